@@ -246,9 +246,8 @@ DEVICE_BIN := $(DEVICE_VENV)/bin
 DEVICE_PIP := $(DEVICE_BIN)/python -m pip --quiet --disable-pip-version-check
 SIMULATED := $(DEVICE_BIN)/python -m tests.device.simulated
 # What depends on how a device counts memory runs with HIP's small pages, too.
-SMALL_PAGES := SIMHIP_PAGE=4096
-SMALL_PAGES_TESTS := tests/device/test_device_memory.py tests/gpu/test_cupy_pool_gpu.py tests/gpu/test_streams_gpu.py \
-	tests/device/test_takes_no_more.py
+SMALL_PAGES := SIMHIP_PAGE=4096 SIMHIP_GRANULARITY=512
+SMALL_PAGES_TESTS := $(addprefix tests/gpu/test_,device_memory_gpu.py cupy_pool_gpu.py streams_gpu.py takes_no_more_gpu.py)
 RUN ?=
 CUPY_TESTS ?=
 

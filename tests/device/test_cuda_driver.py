@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from . import test_pool_captures as captures
+from ..gpu import test_pool_captures_gpu as captures
 from .programs import run
 
 HERE = Path(__file__).resolve().parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..gpu.test_pool_captures_gpu import each_pool
 from .programs import run
 
 TWO = """
@@ -142,3 +143,61 @@ a = cupy.ones(2**25, "f")
 assert float(a.sum()) == 2**25
 """
     run(program, SIMHIP_MEMORY="64MiB")
+
+
+def test_a_free_on_another_device_ends_no_global_capture() -> None:
+    program = """
+import threading
+import cupy
+from tests.device.c_pool import CPool
+
+pool = CPool()
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Device(1):
+    dropped = [cupy.ones(1000)]
+    cupy.cuda.Device(1).synchronize()
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(10)
+    out = cupy.multiply(x, x)
+    stream.synchronize()
+    stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+
+    def drop():
+        cupy.cuda.Device(1).use()
+        dropped.clear()
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    thread.join()
+    cupy.multiply(x, x, out=out)
+    stream.end_capture()
+"""
+    run(program, SIMHIP_DEVICES="2", SIMHIP_MEMORY_POOLS="0")
+
+
+@each_pool
+def test_a_thread_on_another_device_ends_no_capture(pool: str) -> None:
+    """A finalizer may run anywhere; the legacy streams of two devices have one handle."""
+    program = """
+import threading
+import cupy
+
+pool = Pool()
+cupy.cuda.set_allocator(pool.malloc)
+cupy.cuda.Device(1).use()
+stream = cupy.cuda.Stream()  # the legacy stream would wait for it
+x = cupy.ones(1000)
+out = cupy.multiply(x, 2)
+with stream:
+    dropped = [cupy.ones(1000)]
+    pool.record_stream(dropped[0], cupy.cuda.Stream.null)
+    cupy.cuda.Device(1).synchronize()
+    stream.begin_capture()
+    thread = threading.Thread(target=dropped.clear)
+    thread.start()
+    thread.join()
+    cupy.multiply(x, 3, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 3
+"""
+    run(pool + program, SIMHIP_DEVICES="2")

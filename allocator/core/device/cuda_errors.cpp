@@ -11,10 +11,13 @@ namespace stowplan::allocator {
 
 namespace {
 
-// c10::OutOfMemoryError, constructed and thrown by its symbols: nothing is linked with PyTorch.
+// c10::OutOfMemoryError, made and thrown by symbols: nothing is linked with PyTorch. It is a c10::Error with a table of
+// virtual functions of its own; its constructor is inline before PyTorch 2.13.
 constexpr const char* kConstructor =
-    "_ZN3c1016OutOfMemoryErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
+    "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 constexpr const char* kType = "_ZTIN3c1016OutOfMemoryErrorE";
+constexpr const char* kVirtual = "_ZTVN3c1016OutOfMemoryErrorE";
+constexpr const char* kLibraries[] = {"libc10.so", "libc10_cuda.so"};
 constexpr std::size_t kRoom = 1024;  // for an object of some 150 bytes, whatever the version
 
 struct SourceLocation {
@@ -27,18 +30,28 @@ using Constructor = void (*)(void* self, SourceLocation, std::string);
 
 void destroy(void* error) { static_cast<std::exception*>(error)->~exception(); }  // a virtual one
 
+void* symbol(const char* name) {
+  void* found = nullptr;
+  for (const char* library : kLibraries) {
+    void* torch = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (torch == nullptr) continue;
+    if (found == nullptr) found = dlsym(torch, name);
+    dlclose(torch);  // one reference less; it stays
+  }
+  return found;
+}
+
 }  // namespace
 
 void throw_out_of_memory(const std::string& text) {
-  if (void* torch = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD)) {
-    const auto construct = reinterpret_cast<Constructor>(dlsym(torch, kConstructor));
-    auto* type = static_cast<std::type_info*>(dlsym(torch, kType));
-    dlclose(torch);  // one reference less; it stays
-    if (construct != nullptr && type != nullptr) {
-      void* error = abi::__cxa_allocate_exception(kRoom);
-      construct(error, {"stow_cuda_malloc", "stowplan", 0}, text);
-      abi::__cxa_throw(error, type, destroy);
-    }
+  const auto construct = reinterpret_cast<Constructor>(symbol(kConstructor));
+  auto* type = static_cast<std::type_info*>(symbol(kType));
+  auto* functions = static_cast<void**>(symbol(kVirtual));
+  if (construct != nullptr && type != nullptr && functions != nullptr) {
+    void* error = abi::__cxa_allocate_exception(kRoom);
+    construct(error, {"stow_cuda_malloc", "stowplan", 0}, text);
+    *static_cast<void**>(error) = functions + 2;  // behind the offset to the top, and the type
+    abi::__cxa_throw(error, type, destroy);
   }
   throw CudaFailure(text);
 }

@@ -79,7 +79,7 @@ Settings read() {
   Settings s{};
   s.devices = static_cast<int>(whole("SIMHIP_DEVICES", 1, 0, 64));
   s.memory = size("SIMHIP_MEMORY", std::size_t{8} << 30);
-  s.granularity = size("SIMHIP_GRANULARITY", 512);
+  s.granularity = size("SIMHIP_GRANULARITY", std::size_t{2} << 20);
   s.context = size("SIMHIP_CONTEXT", (s.memory / 32 + s.granularity - 1) / s.granularity * s.granularity, 0);
   s.page = size("SIMHIP_PAGE", std::size_t{2} << 20);
   s.address_space = size("SIMHIP_ADDRESS_SPACE", std::max(std::size_t{256} << 30, 4 * s.memory));

@@ -1,0 +1,181 @@
+"""What CupyPool takes of a device: its segments, arenas that grow, and the account that both keep to.
+
+The account is in bytes that are asked for. What is in use by the driver comes in granules (`granule`): beside the
+account, one may be cut.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stowplan import CupyPool
+from stowplan.allocator.backends import device_memory
+from stowplan.allocator.backends.device_memory import UNIT, SegmentPool
+
+from .driver import granule, in_use, page
+
+pytestmark = pytest.mark.gpu
+
+MIB = 1 << 20
+Allocate = Callable[[int], Any]
+
+
+def most_in_use(cupy: Any, allocate: Allocate, seed: int, operations: int = 600) -> tuple[int, int]:
+    """Run a seeded program of requests and frees; return the most bytes of the device that it has in use, and live."""
+    before, choose = in_use(cupy), random.Random(seed)
+    blocks: list[Any] = []
+    live = most_live = most = 0
+    for _ in range(operations):
+        if blocks and choose.random() < 0.5:
+            live -= blocks.pop(choose.randrange(len(blocks)))[1]
+        else:
+            size = choose.choice((700, 5_000, 40_000, 300_000, 2_000_000)) + UNIT * choose.randrange(8)
+            rounded = -(-size // UNIT) * UNIT
+            blocks.append((allocate(size), rounded))
+            live += rounded
+        most_live = max(most_live, live)
+        most = max(most, in_use(cupy) - before)
+    return most, most_live
+
+
+def agree(used: int, account: int) -> bool:
+    """Whether what is in use may be what the account says: exactly where the driver counts as it does."""
+    return abs(used - account) < granule() or used == account
+
+
+def alone(cupy: Any) -> Allocate:
+    """Return the allocator that takes each block from the driver, and gives it back at once."""
+    return lambda size: cupy.cuda.MemoryPointer(cupy.cuda.Memory(-(-size // UNIT) * UNIT), 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_segments_take_no_more_than_was_live(cupy: Any, seed: int) -> None:
+    least, _ = most_in_use(cupy, alone(cupy), seed)
+    before, pool = in_use(cupy), SegmentPool(0)
+    most, live = most_in_use(cupy, pool.malloc, seed)
+    assert pool.reserved()[1] == live
+    if granule() == UNIT:
+        assert (most, in_use(cupy) - before) == (live, pool.reserved()[0])
+        assert most_in_use(cupy, cupy.cuda.MemoryPool().malloc, seed)[0] > live
+    assert most <= least + 2 * granule()
+
+
+def test_a_free_segment_serves_its_size_again(cupy: Any) -> None:
+    pool = SegmentPool(0)
+    first = pool.malloc(3 * MIB)
+    other = pool.malloc(MIB)
+    place = first.ptr
+    del first
+    assert pool.n_free_blocks() == 1
+    assert pool.malloc(3 * MIB - 100).ptr == place
+    del other
+
+
+def test_a_limit_holds_and_says_so(cupy: Any) -> None:
+    pool = SegmentPool(0)
+    pool.set_limit(size=4 * MIB)
+    kept = [pool.malloc(MIB) for _ in range(3)]
+    del kept[0]
+    kept.append(pool.malloc(2 * MIB))  # the free segment goes
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match=f"allocating {MIB:,} bytes"):
+        pool.malloc(MIB)
+    assert pool.total_bytes() == 4 * MIB
+
+
+def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_memory, "PATIENCE", 50)
+    before, pool = in_use(cupy), SegmentPool(0)
+    for size in range(1, 300):
+        pool.malloc(size * UNIT)
+    assert pool._splitting is not None
+    assert agree(in_use(cupy) - before, pool.total_bytes())
+    pool.free_all_blocks()
+    assert in_use(cupy) == before
+
+
+def train(cupy: Any, pool: CupyPool, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
+    """Run steps that leave a block for the next one, as training leaves gradients; return the bytes in use after each.
+
+    Without what was in use before.
+    """
+    before = in_use(cupy) - pool.stats.reserved_bytes
+    gradient, used = None, []
+    for step in range(steps):
+        with pool.step():
+            activations = [cupy.full(sizes(step), i, cupy.int8) for i in range(4)]
+            gradient = None
+            gradient = activations[0] + activations[1]
+            gradient += activations[3]
+            del activations
+        pool.wait()
+        assert int(gradient.sum(dtype=cupy.int64)) == 4 * sizes(step)
+        used.append(in_use(cupy) - before)
+    return used
+
+
+def test_gradients_are_not_held_twice(cupy: Any) -> None:
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    used = train(cupy, pool, 8)
+    assert pool.stats.replayed > 0
+    assert agree(used[-1], pool.stats.reserved_bytes)
+    assert pool.stats.reserved_bytes <= pool.stats.peak_reserved_bytes
+    assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + page()
+
+
+def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any) -> None:
+    pool, bound = CupyPool(), 9421 * 512
+    cupy.cuda.set_allocator(pool.malloc)
+    for _ in range(4):
+        with pool.step():
+            cupy.empty(bound, cupy.int8)
+        pool.wait()
+    assert (pool.plan().arena_bytes, pool.stats.lower_bound) == (bound, bound)
+    assert pool.stats.arena_bytes == -(-bound // page()) * page()
+
+
+def test_a_larger_plan_makes_the_arena_grow(cupy: Any) -> None:
+    before, pool = in_use(cupy), CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    small = train(cupy, pool, 6)
+    large = train(cupy, pool, 6, lambda _: 2 * MIB)
+    assert max(large) <= 2.05 * max(small) + page()
+    assert agree(large[-1], pool.stats.reserved_bytes)
+    pool.free_all_blocks()
+    del pool
+    cupy.cuda.set_allocator(None)
+    assert in_use(cupy) == before
+
+
+def test_an_upstream_that_keeps_memory_is_warned_of(cupy: Any) -> None:
+    pool = CupyPool(cupy.cuda.malloc_managed)
+    cupy.cuda.set_allocator(pool.malloc)
+    with pytest.warns(RuntimeWarning, match="has no free_all_blocks") as caught:
+        train(cupy, pool, 12, lambda step: MIB if step < 6 else 2 * MIB)
+    assert len(caught) == 1
+
+
+def test_an_upstream_pool_is_trimmed_for_the_arena(cupy: Any) -> None:
+    upstream = cupy.cuda.MemoryPool()
+    pool = CupyPool(upstream)
+    cupy.cuda.set_allocator(pool.malloc)
+    used = train(cupy, pool, 8)
+    assert pool.stats.replayed > 0
+    assert pool.stats.reserved_bytes == upstream.total_bytes()
+    assert agree(used[-1], upstream.total_bytes())
+
+
+def test_without_managed_memory_the_error_is_that_of_cupy_s_pools(cupy: Any) -> None:
+    pool = CupyPool(sample="managed")
+    cupy.cuda.set_allocator(pool.malloc)
+    kept = cupy.empty(MIB, cupy.int8)
+    with (
+        pytest.raises(cupy.cuda.memory.OutOfMemoryError, match=f"so far: {kept.nbytes:,} bytes"),
+        pool.step(),
+    ):
+        cupy.empty(1 << 50, cupy.int8)
+    assert "upstream has no memory" in pool.report()
