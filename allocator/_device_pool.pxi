@@ -371,14 +371,18 @@ cdef class DevicePool(Backend):
     def use_virtual_memory(self, library, prefix, int64_t reach, devices):
         """Take arenas from the device's virtual memory, if it has any and a library that is loaded has its functions.
 
-        `reach`: addresses that an arena reserves, in bytes; `devices`: that may use it, this one first.
+        `reach`: addresses that an arena reserves, in bytes; `devices`: that may use it, this one first. Return the
+        bytes in which memory is mapped, 0 where there is none.
         """
         cdef VirtualMemory memory
+        cdef int64_t page = 0
         if memory.find(library.encode(), prefix.encode()):
             memory.reach = reach
             memory.devices = devices
-            if memory.page() > 0:
+            page = memory.page()
+            if page > 0:
                 self.core.use_virtual_memory(memory)
+        return page
 
     @property
     def grows_in_place(self):

@@ -166,8 +166,8 @@ class CupyPool(Pool):
             _tell_freed,
         )
         pool.failed = _diagnosis(self, device)
-        if memory.grows_arenas and _has_driver():
-            _use_virtual_memory(pool)
+        if memory.grows_arenas and _has_driver() and (page := _use_virtual_memory(pool)) > 0:
+            memory.page = page
         if self._options.limit is not None:
             self._set_limit(memory if self._upstream is None else self._upstream, device)
         return pool
@@ -333,11 +333,16 @@ def _has_driver() -> bool:
     return True
 
 
-def _use_virtual_memory(pool: DevicePool) -> None:
+def _use_virtual_memory(pool: DevicePool) -> int:
     """Have a pool take its arenas from its device's virtual memory, where the runtime has such functions.
 
     An arena reserves as many addresses as its device has bytes. Other devices that can read its memory may: CuPy copies
     from one to another.
+
+    Returns
+    -------
+    int
+        Bytes in which memory is mapped; 0 where there is no virtual memory.
     """
     import cupy
 
@@ -350,11 +355,11 @@ def _use_virtual_memory(pool: DevicePool) -> None:
         if other != pool.device and runtime.deviceCanAccessPeer(other, pool.device)
     ]
     libraries = HIP_LIBRARIES if runtime.is_hip else CUDA_LIBRARIES
+    prefix = "hipMem" if runtime.is_hip else "cuMem"
     for library in libraries:
-        if not pool.grows_in_place:
-            pool.use_virtual_memory(
-                library, "hipMem" if runtime.is_hip else "cuMem", total, [pool.device, *others]
-            )
+        if page := pool.use_virtual_memory(library, prefix, total, [pool.device, *others]):
+            return page
+    return 0
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

@@ -14,17 +14,21 @@ import gc
 import sys
 import threading
 import warnings
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .device_streams import PER_THREAD, on_device
+from .pages import Page, Pages
 
 if TYPE_CHECKING:
     from .device_streams import DeviceStreams
 
 UNIT = 512
 """Bytes; what CuPy's own pool rounds sizes to, and what CUDA aligns to."""
+
+PAGE = 2 << 20
+"""Bytes; what CUDA's driver counts memory in, and what small blocks share."""
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
@@ -38,6 +42,8 @@ class DeviceMemory:
 
     grows_arenas = False
     """Whether arenas may come from the device's virtual memory, beside this."""
+    page = PAGE
+    """Bytes that the device counts memory in."""
 
     def malloc(self, size: int) -> Any:
         """Return a `cupy.cuda.MemoryPointer` to `size` bytes. Errors are CuPy's."""
@@ -75,10 +81,11 @@ class DeviceMemory:
 class SegmentPool(DeviceMemory):
     """A CuPy allocator that holds no more of a device than has been live at a time.
 
-    Each block is a segment of its own, taken from the device whole and given back whole: a parameter that is made in
-    the first step does not keep the memory of a workspace that was there before it. A free segment waits for a request
-    of its size on its stream, as long as the account allows; the one that has waited longest goes first. A program that
-    goes on asking for other sizes is served by CuPy's own pool in the end, which splits what it has.
+    Each block is a segment of its own, of whole pages, taken from the device whole and given back whole: a parameter
+    that is made in the first step does not keep the memory of a workspace that was there before it. Blocks of up to
+    half a page share segments of a page (`pages`). A free segment waits for a request of its size on its stream, as
+    long as the account allows; the one that has waited longest goes first. A program that goes on asking for other
+    sizes is served by CuPy's own pool in the end, which splits what it has.
 
     O(1) for a request that a free segment serves; else a call of the device.
 
@@ -99,8 +106,11 @@ class SegmentPool(DeviceMemory):
         self._device = device
         self._streams = streams
         self._lock = threading.RLock()  # a request may run finalizers, which ask again
-        # A finalizer may run anywhere: all that it does is to note here (stream, bytes) and memory.
-        self._returned: deque[tuple[tuple[int, int], Any]] = deque()
+        # A finalizer may run anywhere: all that it does is to note here stream, bytes and memory.
+        self._returned: deque[tuple[int, int, Any]] = deque()
+        self._pages: dict[int, Pages] = defaultdict(Pages)  # by stream
+        self._cutting = False  # pages are being looked at: a finalizer's request gets a segment of its own
+        self._holes = self._ends = 0  # bytes of live segments that no block has: in shared pages, behind others
         self._free: dict[tuple[int, int], list[Any]] = {}  # (stream, bytes) -> memory; the longest free first
         self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
         self._most = self._most_before = (
@@ -131,12 +141,39 @@ class SegmentPool(DeviceMemory):
                 memory = self._splitting.malloc(size)
                 self._note(0)
                 return memory
-            key = (self._stream(), rounded)
-            segment = self._reuse(key) or self._take(rounded)
-            self._note(rounded)
-            owner = _Segment(self, key, segment)
-            block = self._cuda.UnownedMemory(segment.ptr, rounded, owner, self._device)
+            stream = self._stream()
+            if 2 * rounded <= self.page and not self._cutting:
+                page, offset = self._cut(stream, rounded)
+                address, owner = page.memory.ptr + offset, _Segment(self, stream, rounded, (page, offset))
+            else:
+                memory = self._segment(stream, -(-rounded // self.page) * self.page)
+                self._ends += -rounded % self.page
+                address, owner = memory.ptr, _Segment(self, stream, rounded, memory)
+            block = self._cuda.UnownedMemory(address, rounded, owner, self._device)
         return self._cuda.MemoryPointer(block, 0)
+
+    def _segment(self, stream: int, size: int) -> Any:
+        """Return the memory of a segment of so many bytes, which is live now."""
+        memory = self._reuse((stream, size)) or self._take(size)
+        self._note(size)
+        return memory
+
+    def _cut(self, stream: int, size: int) -> tuple[Page, int]:
+        """Return a page and an offset in it for a small block."""
+        pages = self._pages[stream]
+        self._cutting = True
+        try:
+            found = pages.take(size)
+        finally:
+            self._cutting = False
+        if found is None:
+            page = Page(self._segment(stream, self.page), self.page)
+            found = page, page.take(size) or 0
+            pages.add(page)
+            self._holes += self.page
+        self._holes -= size
+        self._note_most()
+        return found
 
     def _stream(self) -> int:
         stream = int(self._cuda.get_current_stream().ptr)
@@ -180,12 +217,31 @@ class SegmentPool(DeviceMemory):
         raise OutOfMemoryError(size, self.held(), self._limit)
 
     def _collect(self) -> None:
-        """Take back the segments of blocks that have ended."""
+        """Take back the segments of blocks that have ended; not where a finalizer asks in the midst of a request."""
+        if self._cutting:
+            return
+        self._cutting = True
+        try:
+            self._take_back()
+        finally:
+            self._cutting = False
+
+    def _take_back(self) -> None:
         while self._returned:
-            key, memory = self._returned.popleft()
-            self._live -= key[1]
-            self._kept += key[1]
-            self._free.setdefault(key, []).append(memory)
+            stream, size, memory = self._returned.popleft()
+            segment = -(-size // self.page) * self.page
+            if isinstance(memory, tuple):  # of a small block
+                page, offset = memory
+                self._holes += size
+                if not self._pages[stream].give(page, offset, size):
+                    continue
+                self._holes -= segment
+                memory = page.memory
+            else:
+                self._ends -= segment - size
+            self._live -= segment
+            self._kept += segment
+            self._free.setdefault((stream, segment), []).append(memory)
 
     def _make_room(self, size: int) -> None:
         """Give back free segments, so that `size` bytes more fit in what has been live at a time."""
@@ -212,8 +268,13 @@ class SegmentPool(DeviceMemory):
 
     def _note(self, size: int) -> None:
         self._live += size
-        self._most = max(self._most, self._live + self._arenas)
+        self._note_most()
         self._peak = max(self._peak, self.held())
+
+    def _note_most(self) -> None:
+        """Note what has been live at a time, as if small blocks filled their pages."""
+        filled = self._live - self._holes // self.page * self.page
+        self._most = max(self._most, filled + self._arenas)
 
     # ------------------------------------------------------------------------------------------------------- arenas
 
@@ -227,7 +288,7 @@ class SegmentPool(DeviceMemory):
             self._collect()
             most = sys.maxsize if within_limit else live_peak
             split = int(self._splitting.used_bytes()) if self._splitting is not None else 0
-            return max(min(most, self._limit or sys.maxsize) - self._live - split, 0)
+            return max(min(most + self._holes + self._ends, self._limit or sys.maxsize) - self._live - split, 0)
 
     def note_arenas(self, size: int) -> None:
         """See `DeviceMemory`."""
@@ -306,13 +367,13 @@ class SegmentPool(DeviceMemory):
 class _Segment:
     """Owns the memory of a live block: when it ends, its pool takes it back."""
 
-    __slots__ = ("key", "memory", "returned")
+    __slots__ = ("ended", "returned")
 
-    def __init__(self, pool: SegmentPool, key: tuple[int, int], memory: Any) -> None:
-        self.returned, self.key, self.memory = pool._returned, key, memory
+    def __init__(self, pool: SegmentPool, stream: int, size: int, memory: Any) -> None:
+        self.returned, self.ended = pool._returned, (stream, size, memory)
 
     def __del__(self) -> None:
-        self.returned.append((self.key, self.memory))
+        self.returned.append(self.ended)
 
 
 class UpstreamMemory(DeviceMemory):
