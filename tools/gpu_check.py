@@ -51,16 +51,20 @@ Step = tuple[str, Sequence[str], dict[str, str]]
 """A title, a command, and the variables that it gets besides those of this process."""
 
 
-def suite(title: str, *words: str, before: Sequence[str] = (), **variables: str) -> Step:
+OWNERS = {"cupy": "CupyPool", "c": "the compiled pool"}
+
+
+def suite(title: str, *words: str, **variables: str) -> Step:
     """Return a step that runs tests, up to the first one that fails."""
     pytest = (sys.executable, "-m", "pytest", "-q", "-x", "-rs", "-p", "no:cacheprovider")
-    return title, [*before, *pytest, *words], variables
+    return title, [*pytest, *words], variables
 
 
 def steps() -> list[Step]:
     """Return what runs, in order."""
     pool, streams = "tests/gpu/test_cupy_pool_gpu.py", "tests/gpu/test_streams_gpu.py"
     memcheck = ("compute-sanitizer", "--error-exitcode", "1")
+    races = (sys.executable, "-m", "tests.device.race_program", "--operations")
     found = [
         ("steps of five sizes are replayed", [sys.executable, "-c", SIZES], {}),
         suite("the pool", pool),
@@ -69,7 +73,11 @@ def steps() -> list[Step]:
         *(suite(f"both again, for races: {time} of 10", pool, streams) for time in range(1, 11)),
         suite("what every pool has to keep to", "tests/contracts/test_cupy_backend.py"),
         suite("networks, schedules, figures, PyTorch", "tests/gpu"),
-        suite("the pool under compute-sanitizer", pool, before=memcheck),
+        *(
+            (f"random programs of races, {owner}", [*races, "100000", "--pool", name], {})
+            for name, owner in OWNERS.items()
+        ),
+        ("one of them under compute-sanitizer", [*memcheck, *races, "1500"], {}),
     ]
     return [step for step in found if shutil.which(step[1][0])]
 

@@ -110,7 +110,9 @@ class SegmentPool(DeviceMemory):
         self._returned: deque[tuple[int, int, Any]] = deque()
         self._pages: dict[int, Pages] = defaultdict(Pages)  # by stream
         self._cutting = False  # pages are being looked at: a finalizer's request gets a segment of its own
-        self._holes = self._ends = 0  # bytes of live segments that no block has: in shared pages, behind others
+        self._holes = self._ends = (
+            0  # bytes of live segments that no block has: in shared pages, behind others
+        )
         self._free: dict[tuple[int, int], list[Any]] = {}  # (stream, bytes) -> memory; the longest free first
         self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
         self._most = self._most_before = (
@@ -288,7 +290,9 @@ class SegmentPool(DeviceMemory):
             self._collect()
             most = sys.maxsize if within_limit else live_peak
             split = int(self._splitting.used_bytes()) if self._splitting is not None else 0
-            return max(min(most + self._holes + self._ends, self._limit or sys.maxsize) - self._live - split, 0)
+            return max(
+                min(most + self._holes + self._ends, self._limit or sys.maxsize) - self._live - split, 0
+            )
 
     def note_arenas(self, size: int) -> None:
         """See `DeviceMemory`."""

@@ -31,7 +31,7 @@ assert stats.arena_bytes - stats.lower_bound < 2 << 20, stats
     run(program, SIMHIP_PAGE="4KiB")
 
 
-def test_a_full_device_s_block_has_memory_of_the_arena_s(cupy: Any) -> None:
+def test_a_full_device_s_block_has_memory_of_the_arena_s() -> None:
     program = """
 import cupy
 from tests.gpu.test_device_memory_gpu import CupyPool, MIB, train
@@ -50,7 +50,7 @@ print(pool.stats.guests or before - pool.stats.arena_bytes)  # a place in it, or
     assert int(run(program, SIMHIP_MEMORY="10MiB").stdout) > 0
 
 
-def test_without_virtual_memory_arenas_are_segments(cupy: Any) -> None:
+def test_without_virtual_memory_arenas_are_segments() -> None:
     program = """
 import cupy
 from tests.gpu.test_device_memory_gpu import CupyPool, in_use, train

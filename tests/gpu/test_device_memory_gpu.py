@@ -112,6 +112,21 @@ def test_small_blocks_share_pages(cupy: Any) -> None:
     assert pool.total_bytes() == 0
 
 
+def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
+    """As the states of parameters do, which are made while the first step's activations are alive."""
+    before, pool, size, each = in_use(cupy), segments(), page() // 8, 8
+    blocks: list[Any] = [pool.malloc(size) for _ in range(10 * each)]
+    freed = [number for number in range(len(blocks)) if number % each]
+    random.Random(0).shuffle(freed)
+    for number in freed:
+        blocks[number] = None
+    states = [pool.malloc(size) for _ in range(2 * each)]
+    del blocks
+    pool.free_all_blocks()
+    assert in_use(cupy) - before == pool.total_bytes() <= 3 * page()
+    del states
+
+
 def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_memory, "PATIENCE", 50)
     before, pool = in_use(cupy), segments()

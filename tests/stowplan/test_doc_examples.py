@@ -70,13 +70,12 @@ def test_figures_of_the_readme_are_those_of_the_tables() -> None:
     lean, plain = mib(cifar["lean"], "rss"), mib(cifar["plain"], "rss").removesuffix(" MiB")
     assert f"{lean} instead of {plain}, {float(cifar['lean']['cpu']):.2f} of plain's time" in README
 
-    google = {
-        row["way"]: row for row in table("device") if (row["model"], row["batch"]) == ("GoogLeNet", "2")
-    }
-    assert (
-        f"{mib(google['pool'], 'most')} instead of {mib(google['cupy'], 'most').removesuffix(' MiB')}"
-        in README
+    most = {(row["model"], row["trained"]): f"{int(row['most']) / 2**20:,.0f}" for row in table("h100")}
+    google, resnet = (
+        [most[model, way] for way in ("CupyPool", "CuPy's own pool")] for model in ("GoogLeNet", "ResNet-50")
     )
+    assert f"{google[0]} MiB instead of {google[1]}; {resnet[0]} instead of {resnet[1]}" in README
+    assert f"{google[0]} MiB in use instead of\n{google[1]} with" in (DOCS / "on_a_gpu.rst").read_text()
 
     saved = [
         -100 * float(row["saved_cupy"])
