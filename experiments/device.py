@@ -11,7 +11,7 @@ requests.
 The last column names what stowplan promises and a row does not keep:
 
 - at no step more in use than with CuPy's own pool, nor at any request of the run
-- once the plan serves, no more in use than retained + arena, which comes in pages of 2 MiB
+- once the plan serves, no more in use than retained + arena, both in pages of 2 MiB, and a page that small blocks share
 - the plan serves from the `DUE` step on, on every device where retained + arena fits
 - no larger a device needed than with CuPy's own pool; with managed memory, none larger than retained + arena
 - the pool's own statistics are the driver's
@@ -33,7 +33,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .measures import output
 from .measures.apart import ask
-from .measures.device_training import NETWORKS, WAYS, Task
+from .measures.device_training import NETWORKS, PAGE, WAYS, Task
 from .measures.runner import NO_GPU, SIMULATED, CannotRunError, Row, Runner, command, has_gpu, is_simulated
 from .measures.smallest import smallest
 from .models import Model
@@ -47,7 +47,6 @@ SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
 SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
-PAGE = 2 << 20
 DUE = {"pool": 4, "auto": 6, "managed": 4, "lean": 5, "budget": 9}
 """The first step that the plan serves. The pool sees one step go by, records one, and confirms it; it finds a step that
 has come three times after the first; a scheduler needs the first step for itself, and under a budget four more."""
@@ -168,7 +167,7 @@ def broken(row: Row, cupy: Row) -> list[str]:
     if row["way"] == "cupy":
         return []
     found, since = [], serving_from(row)
-    whole = row["retained"] + -(-row["arena"] // PAGE) * PAGE
+    whole = row["retained_in_pages"] + -(-row["arena"] // PAGE) * PAGE + PAGE
     over = [mine / its for mine, its in zip(row["in_use"], cupy["in_use"], strict=True)]
     if max(over) > SLACK:
         found.append(f"{max(over):.2f} times CuPy's after step {over.index(max(over)) + 1}")

@@ -30,6 +30,8 @@ WAYS = {
     "budget": "CupyPool, under a budget",
 }
 NETWORKS = {name: MODELS[name] for name in ("alexnet", "googlenet", "resnet50", "seq2seq")} | {"ptb": PTB}
+PAGE = 2 << 20
+"""Bytes that a device counts memory in."""
 OUT_OF_MEMORY = 2
 """Status of the error that the runtime itself raises."""
 
@@ -177,7 +179,8 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
             "replayed": [(b[1] - a[1]) / max(b[0] - a[0], 1) for a, b in pairwise(counts)],
             **_plan(pool),
         }
-    return found | {"retained": work.retained_bytes, "fingerprint": work.fingerprint()}
+    retained = {"retained": work.retained_bytes, "retained_in_pages": work.retained_in(PAGE)}
+    return found | retained | {"fingerprint": work.fingerprint()}
 
 
 def _pool(task: Task, use: Use) -> Any:

@@ -79,13 +79,22 @@ class Workload:
     @property
     def retained_bytes(self) -> int:
         """Bytes of parameters, statistics and the optimizer's state; not of gradients, which each step makes again."""
+        return sum(self._retained())
+
+    def retained_in(self, page: int) -> int:
+        """Return these bytes in pages: whole ones for what is larger than half a page, shared ones for the rest."""
+        large = sum(-(-size // page) for size in self._retained() if 2 * size > page)
+        small = sum(size for size in self._retained() if 2 * size <= page)
+        return (large + -(-small // page)) * page
+
+    def _retained(self) -> list[int]:
         from chainer.serializers import DictionarySerializer
 
         serializer = DictionarySerializer()
         serializer.save(self._network)
         if self._optimizer is not None:
             serializer.save(self._optimizer)
-        return sum(np.asarray(value).nbytes for value in serializer.target.values() if value is not None)
+        return [np.asarray(value).nbytes for value in serializer.target.values() if value is not None]
 
     def _set_up(self) -> None:
         import chainer

@@ -88,7 +88,7 @@ def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     pool = CupyPool()
     cupy.cuda.set_allocator(pool.malloc)
     run(pool, 5, lambda: chain(cupy))
-    pool.set_limit(size=pool.total_bytes() + 2**20)
+    pool.set_limit(size=pool.total_bytes() + 2**23)
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         cupy.empty(2**24, cupy.uint8)
     expected = chain(cupy)
