@@ -46,11 +46,11 @@ void* symbol(const char* name) {
 void throw_out_of_memory(const std::string& text) {
   const auto construct = reinterpret_cast<Constructor>(symbol(kConstructor));
   auto* type = static_cast<std::type_info*>(symbol(kType));
-  auto* functions = static_cast<void**>(symbol(kVirtual));
+  auto* functions = static_cast<std::uintptr_t*>(symbol(kVirtual));
   if (construct != nullptr && type != nullptr && functions != nullptr) {
     void* error = abi::__cxa_allocate_exception(kRoom);
     construct(error, {"stow_cuda_malloc", "stowplan", 0}, text);
-    *static_cast<void**>(error) = functions + 2;  // behind the offset to the top, and the type
+    *static_cast<std::uintptr_t**>(error) = functions + 2;  // behind the offset to the top, and the type
     abi::__cxa_throw(error, type, destroy);
   }
   throw CudaFailure(text);
