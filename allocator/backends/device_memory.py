@@ -11,10 +11,9 @@ CuPy's own pool holds at least as much: it never gives anything back by itself.
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import warnings
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,9 @@ UNIT = 512
 
 PAGE = 2 << 20
 """Bytes; what CUDA's driver counts memory in, and what small blocks share."""
+
+ENDLESS = 1 << 60
+"""Bytes: no limit, in sums that must not overflow."""
 
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
@@ -108,7 +110,7 @@ class SegmentPool(DeviceMemory):
         self._lock = threading.RLock()  # a request may run finalizers, which ask again
         # A finalizer may run anywhere: all that it does is to note here stream, bytes and memory.
         self._returned: deque[tuple[int, int, Any]] = deque()
-        self._pages: dict[int, Pages] = defaultdict(Pages)  # by stream
+        self._pages: dict[int, Pages] = {}  # by stream
         self._cutting = False  # pages are being looked at: a finalizer's request gets a segment of its own
         self._holes = self._ends = (
             0  # bytes of live segments that no block has: in shared pages, behind others
@@ -117,6 +119,9 @@ class SegmentPool(DeviceMemory):
         self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
         self._most = self._most_before = (
             0  # bytes that were live at a time: in this step, and in the one before it
+        )
+        self._top = self._lost = (
+            0  # bytes of blocks and arenas at a time, at the most; what segments had beside them
         )
         self._peak = 0  # bytes held at a time, at the most
         self._taken = 0
@@ -131,6 +136,8 @@ class SegmentPool(DeviceMemory):
         cupy.cuda.memory.OutOfMemoryError
             Neither the device nor the limit has room for it.
         """
+        if size < 0:  # CuPy's sizes wrap where an array is too large for 64 bits
+            raise OverflowError(f"a request of {size:,} bytes; expected 0 or more")
         if size == 0:
             return self._cuda.MemoryPointer(self._cuda.Memory(0), 0)
         rounded = -(-size // UNIT) * UNIT
@@ -140,6 +147,7 @@ class SegmentPool(DeviceMemory):
                 self._splitting = self._cuda.MemoryPool()
             if self._splitting is not None:
                 self._release(0)
+                self._keep_limit(rounded)
                 memory = self._splitting.malloc(size)
                 self._note(0)
                 return memory
@@ -148,34 +156,48 @@ class SegmentPool(DeviceMemory):
                 page, offset = self._cut(stream, rounded)
                 address, owner = page.memory.ptr + offset, _Segment(self, stream, rounded, (page, offset))
             else:
-                memory = self._segment(stream, -(-rounded // self.page) * self.page)
+                memory = self._segment(stream, -(-rounded // self.page) * self.page, rounded)
                 self._ends += -rounded % self.page
                 address, owner = memory.ptr, _Segment(self, stream, rounded, memory)
             block = self._cuda.UnownedMemory(address, rounded, owner, self._device)
         return self._cuda.MemoryPointer(block, 0)
 
-    def _segment(self, stream: int, size: int) -> Any:
-        """Return the memory of a segment of so many bytes, which is live now."""
-        memory = self._reuse((stream, size)) or self._take(size)
+    def _segment(self, stream: int, size: int, asked: int) -> Any:
+        """Return the memory of a segment of `size` bytes, which is live now, for a block of `asked`."""
+        memory = self._reuse((stream, size)) or self._take(size, asked)
         self._note(size)
         return memory
 
     def _cut(self, stream: int, size: int) -> tuple[Page, int]:
         """Return a page and an offset in it for a small block."""
-        pages = self._pages[stream]
-        self._cutting = True
-        try:
-            found = pages.take(size)
-        finally:
-            self._cutting = False
+        from cupy.cuda.memory import OutOfMemoryError
+
+        self._keep_limit(size)
+        found = self._room_in_pages(stream, size)
         if found is None:
-            page = Page(self._segment(stream, self.page), self.page)
-            found = page, page.take(size) or 0
-            pages.add(page)
-            self._holes += self.page
+            try:
+                page = Page(self._segment(stream, self.page, size), self.page)
+            except OutOfMemoryError:
+                found = self._room_in_pages(stream, size)  # cycles that went may have left some
+                if found is None:
+                    raise
+            else:
+                found = page, page.take(size) or 0
+                self._holes += self.page
+                self._pages.setdefault(stream, Pages()).add(page)
         self._holes -= size
         self._note_most()
         return found
+
+    def _room_in_pages(self, stream: int, size: int) -> tuple[Page, int] | None:
+        pages = self._pages.get(stream)
+        if pages is None:
+            return None
+        self._cutting = True
+        try:
+            return pages.take(size)
+        finally:
+            self._cutting = False
 
     def _stream(self) -> int:
         stream = int(self._cuda.get_current_stream().ptr)
@@ -192,31 +214,44 @@ class SegmentPool(DeviceMemory):
         self._kept -= key[1]
         return segment
 
-    def _take(self, size: int) -> Any:
-        """Return new memory of the device."""
+    def _keep_limit(self, asked: int) -> None:
+        """Give back what is free, so that `asked` bytes more keep to the limit; it does not count what no block has."""
+        from cupy.cuda.memory import OutOfMemoryError
+
+        for attempt in range(3):
+            over = self.held() - self._holes - self._ends + asked - self._limit
+            if not self._limit or over <= 0:
+                return
+            if attempt == 1:  # as CuPy's pool does: cycles may hold blocks
+                gc.collect()
+                self._collect()
+            self._release(max(self._kept - over, 0))
+            if self._splitting is not None:
+                self._splitting.free_all_blocks()
+        raise OutOfMemoryError(asked, self.held(), self._limit)
+
+    def _take(self, size: int, asked: int) -> Any:
+        """Return new memory of the device, for a block of `asked` bytes."""
         from cupy.cuda.memory import OutOfMemoryError
 
         self._make_room(size)
+        self._keep_limit(asked)
         self._taken += 1
         runtime = self._cuda.runtime
         for attempt in range(3):
-            if self._limit and self.held() + size > self._limit:
-                self._release(max(self._limit - size - self._live - self._arenas, 0))
-            within = not self._limit or self.held() + size <= self._limit
             try:
-                if within:
-                    with on_device(self._device):
-                        return self._cuda.Memory(size)
+                with on_device(self._device):
+                    return self._cuda.Memory(size)
             except runtime.CUDARuntimeError as error:
                 if error.status != OUT_OF_MEMORY:
                     raise
             if attempt == 0:
                 self._release(0)
-            elif attempt == 1:  # as CuPy's pool does: cycles may hold blocks
+            elif attempt == 1:
                 gc.collect()
                 self._collect()
                 self._release(0)
-        raise OutOfMemoryError(size, self.held(), self._limit)
+        raise OutOfMemoryError(asked, self.held(), self._limit)
 
     def _collect(self) -> None:
         """Take back the segments of blocks that have ended; not where a finalizer asks in the midst of a request."""
@@ -277,6 +312,9 @@ class SegmentPool(DeviceMemory):
         """Note what has been live at a time, as if small blocks filled their pages."""
         filled = self._live - self._holes // self.page * self.page
         self._most = max(self._most, filled + self._arenas)
+        lost = self._holes + self._ends
+        if self._live - lost + self._arenas > self._top:
+            self._top, self._lost = self._live - lost + self._arenas, lost
 
     # ------------------------------------------------------------------------------------------------------- arenas
 
@@ -288,11 +326,10 @@ class SegmentPool(DeviceMemory):
         """See `DeviceMemory`."""
         with self._lock:
             self._collect()
-            most = sys.maxsize if within_limit else live_peak
+            lost = self._holes + self._ends
+            most = ENDLESS if within_limit else live_peak + min(lost, self._lost)
             split = int(self._splitting.used_bytes()) if self._splitting is not None else 0
-            return max(
-                min(most + self._holes + self._ends, self._limit or sys.maxsize) - self._live - split, 0
-            )
+            return max(min(most, (self._limit or ENDLESS) + lost) - self._live - split, 0)
 
     def note_arenas(self, size: int) -> None:
         """See `DeviceMemory`."""

@@ -136,6 +136,10 @@ def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any, monkeypatch: pytest.Monke
     assert in_use(cupy) - before == pool.total_bytes()
     pool.free_all_blocks()
     assert in_use(cupy) == before
+    pool.set_limit(size=16 * MIB)
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+        pool.malloc(17 * MIB)
+    assert pool.malloc(15 * MIB).mem.size == 15 * MIB
 
 
 def train(cupy: Any, pool: CupyPool, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
@@ -220,3 +224,57 @@ def test_without_managed_memory_the_error_is_that_of_cupy_s_pools(cupy: Any) -> 
     ):
         cupy.empty(1 << 50, cupy.int8)
     assert "upstream has no memory" in pool.report()
+
+
+@pytest.mark.parametrize("size", [2**60, 2**61 - 75])
+def test_an_array_too_large_for_64_bits_leaves_the_pool_as_it_was(cupy: Any, size: int) -> None:
+    """CuPy multiplies without a look at the overflow, and asks for a size below 0."""
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    first = cupy.full(4, 7, cupy.int8)
+    with pytest.raises((OverflowError, MemoryError, ValueError)):
+        cupy.empty(size, cupy.float64)
+    others = [cupy.full(4, 9, cupy.int8) for _ in range(3)]
+    assert int(first.sum()) == 28
+    assert [int(other.sum()) for other in others] == [36] * 3
+
+
+def test_a_limit_counts_what_blocks_ask_for(cupy: Any) -> None:
+    pool, size = segments(), page() * 3 // 4
+    pool.set_limit(size=3 * size)
+    kept = [pool.malloc(size) for _ in range(3)]
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="allocating 512 bytes"):
+        pool.malloc(1)
+    del kept[0]
+    assert pool.malloc(1).mem.size == 512
+
+
+def test_a_cycle_that_goes_makes_room_in_its_page(cupy: Any) -> None:
+    class Cycle:
+        def __init__(self, block: Any) -> None:
+            self.me, self.block = self, block
+
+    pool, half = segments(), page() // 2
+    pool.set_limit(size=page())
+    kept = pool.malloc(half)
+    Cycle(pool.malloc(half))
+    assert pool.malloc(half).ptr != kept.ptr
+
+
+def test_a_plan_that_was_loaded_serves_the_first_step(cupy: Any, tmp_path: Any) -> None:
+    def step(pool: CupyPool) -> None:
+        with pool.step():
+            first = cupy.empty(3 * MIB, cupy.int8)
+            second = cupy.empty(MIB, cupy.int8)
+            del first, second
+        pool.wait()
+
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    for _ in range(5):
+        step(pool)
+    pool.save(tmp_path / "plans")
+    loaded = CupyPool.load(tmp_path / "plans")
+    cupy.cuda.set_allocator(loaded.malloc)
+    step(loaded)
+    assert loaded.stats.replayed == 2
