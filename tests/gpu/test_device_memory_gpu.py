@@ -6,8 +6,10 @@ them loaded before it counts.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -278,3 +280,34 @@ def test_a_plan_that_was_loaded_serves_the_first_step(cupy: Any, tmp_path: Any) 
     cupy.cuda.set_allocator(loaded.malloc)
     step(loaded)
     assert loaded.stats.replayed == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
+    """Blocks of two streams do not overlap, the account is the driver's after each operation, and all goes back."""
+    draw, pool, half = random.Random(seed), segments(), page() // 2
+    before = in_use(cupy)
+    streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)]
+    blocks: list[Any] = []
+    for _ in range(200):
+        what = draw.random()
+        if what < 0.55:
+            sizes = (1, 512, 513, half - 1, half, half + 1, page(), page() + 1, draw.randrange(1, half))
+            with draw.choice(streams), contextlib.suppress(cupy.cuda.memory.OutOfMemoryError):
+                blocks.append(pool.malloc(draw.choice(sizes)))
+        elif what < 0.93 and blocks:
+            blocks.pop(draw.randrange(len(blocks)))
+        elif what < 0.95:
+            pool.free_all_blocks()
+        elif what < 0.97:
+            pool.begin_step()
+            pool.make_room()
+        else:
+            pool.set_limit(size=draw.choice((0, 0, page() + 7, 10 * page())))
+        assert pool.reserved()[0] == in_use(cupy) - before
+        ends = sorted((block.ptr, block.ptr + block.mem.size) for block in blocks)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
+    blocks.clear()
+    pool.free_all_blocks()
+    assert in_use(cupy) == before
+    assert (pool.held(), pool._holes, pool._ends, pool._live) == (0, 0, 0, 0)
