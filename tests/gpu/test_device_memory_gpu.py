@@ -7,6 +7,8 @@ them loaded before it counts.
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import random
 from collections.abc import Callable
 from itertools import pairwise
@@ -311,3 +313,35 @@ def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
     pool.free_all_blocks()
     assert in_use(cupy) == before
     assert (pool.held(), pool._holes, pool._ends, pool._live) == (0, 0, 0, 0)
+
+
+def test_a_finalizer_may_ask_in_the_midst_of_a_stream_s_first_request(
+    cupy: Any, request: pytest.FixtureRequest
+) -> None:
+    """Wherever the garbage collector comes in it, the finalizer's block and its page go back."""
+    kept: list[Any] = []
+
+    class Asks:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            kept.append(cupy.empty(8, cupy.int8))
+
+    request.addfinalizer(functools.partial(gc.set_threshold, *gc.get_threshold()))
+    pool = CupyPool()
+    cupy.cuda.set_allocator(pool.malloc)
+    for number in range(1, 40):
+        gc.set_threshold(0)
+        with cupy.cuda.Stream(non_blocking=True):
+            cupy.empty(4 * MIB, cupy.int8)
+            Asks()
+            gc.set_threshold(number)
+            block = cupy.empty(8, cupy.int8)
+            gc.set_threshold(0)
+        del block
+        gc.collect()
+        kept.clear()
+        cupy.empty(4 * MIB, cupy.int8)
+    pool.free_all_blocks()
+    assert (pool.stats.live_bytes, pool.stats.reserved_bytes) == (0, 0)
