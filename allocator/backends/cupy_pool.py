@@ -12,8 +12,9 @@ from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..options import documented
 from ..pool import Pool
-from .device_memory import OUT_OF_MEMORY, DeviceMemory, SegmentPool, UpstreamMemory
+from .device_memory import OUT_OF_MEMORY, DeviceMemory, SegmentPool
 from .device_streams import PER_THREAD, DeviceStreams, on_device, streams_of
+from .upstream_memory import UpstreamMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

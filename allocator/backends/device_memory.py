@@ -1,4 +1,4 @@
-"""What a CuPy pool takes from a device beside its arenas: segments of its own, or those of a given upstream.
+"""What a CuPy pool takes from a device beside its arenas: segments of its own (or an upstream's: upstream_memory.py).
 
 Both say what they hold, so that arenas and what is not planned have one account (core/device/device_pool.hpp):
 
@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import warnings
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .device_streams import PER_THREAD, on_device
@@ -83,9 +81,9 @@ class DeviceMemory:
 class SegmentPool(DeviceMemory):
     """A CuPy allocator that holds no more of a device than has been live at a time.
 
-    Each block is a segment of its own, of whole pages, taken from the device whole and given back whole: a parameter
-    that is made in the first step does not keep the memory of a workspace that was there before it. Blocks of up to
-    half a page share segments of a page (`pages`). A free segment waits for a request of its size on its stream, as
+    Each block is a segment of its own, of whole pages, which the device gives whole and gets back whole. So a parameter
+    never holds part of a former workspace, and with it all of the workspace's memory. Blocks of up to half a page share
+    segments of a page (`pages`). A free segment waits for a request of its size on its stream, as
     long as the account allows; the one that has waited longest goes first. A program that goes on asking for other
     sizes is served by CuPy's own pool in the end, which splits what it has.
 
@@ -112,17 +110,15 @@ class SegmentPool(DeviceMemory):
         self._returned: deque[tuple[int, int, Any]] = deque()
         self._pages: dict[int, Pages] = {}  # by stream
         self._cutting = False  # pages are being looked at: a finalizer's request gets a segment of its own
-        self._holes = self._ends = (
-            0  # bytes of live segments that no block has: in shared pages, behind others
-        )
+        # Bytes of live segments that belong to no block: in shared pages, and behind blocks of their own pages.
+        self._holes = self._ends = 0
         self._free: dict[tuple[int, int], list[Any]] = {}  # (stream, bytes) -> memory; the longest free first
         self._live = self._kept = self._arenas = 0  # bytes: of live and of free segments, and of arenas
         self._most = self._most_before = (
             0  # bytes that were live at a time: in this step, and in the one before it
         )
-        self._top = self._lost = (
-            0  # bytes of blocks and arenas at a time, at the most; what segments had beside them
-        )
+        # The most bytes of blocks and arenas at a time, and the bytes of segments that belonged to no block then.
+        self._top = self._lost = 0
         self._peak = 0  # bytes held at a time, at the most
         self._taken = 0
         self._limit = 0
@@ -415,54 +411,3 @@ class _Segment:
 
     def __del__(self) -> None:
         self.returned.append(self.ended)
-
-
-class UpstreamMemory(DeviceMemory):
-    """The memory of an allocator that the pool is given.
-
-    Parameters
-    ----------
-    upstream
-        A CuPy allocator, or an object whose `malloc` is one.
-    allocate
-        The allocator.
-    """
-
-    def __init__(self, upstream: Any, allocate: Callable[[int], Any]) -> None:
-        self._upstream = upstream
-        self._allocate = allocate
-        self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
-        self._peak = 0
-        self._has_served = self._has_warned = False
-
-    def malloc(self, size: int) -> Any:
-        """See `DeviceMemory`."""
-        memory = self._allocate(size)
-        self._has_served = True
-        self.reserved()  # the peak
-        return memory
-
-    def trim(self) -> None:
-        """See `DeviceMemory`."""
-        if hasattr(self._upstream, "free_all_blocks"):
-            self._upstream.free_all_blocks()
-        elif not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"upstream {self._upstream!r} has no free_all_blocks(): what it keeps free stays reserved beside the "
-                "arena; expected a cupy.cuda.MemoryPool, or no upstream",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-    def reserved(self) -> tuple[int, int] | None:
-        """See `DeviceMemory`."""
-        if self._total is None or not self._has_served:  # there may be no driver that could be asked
-            return None
-        total = int(self._total())
-        self._peak = max(self._peak, total)
-        return total, self._peak
-
-    def reset_peak(self) -> None:
-        """See `DeviceMemory`."""
-        self._peak = 0

@@ -12,7 +12,7 @@ namespace stowplan::allocator {
 namespace {
 
 // c10::OutOfMemoryError, made and thrown by symbols: nothing is linked with PyTorch. It is a c10::Error with a table of
-// virtual functions of its own; its constructor is inline before PyTorch 2.13.
+// virtual functions of its own; its constructor is inline in PyTorch 2.11.
 constexpr const char* kConstructor =
     "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 constexpr const char* kType = "_ZTIN3c1016OutOfMemoryErrorE";

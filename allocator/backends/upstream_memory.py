@@ -1,0 +1,60 @@
+"""What a CuPy pool takes from a device by an allocator that the program gives it, its arenas as well."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .device_memory import DeviceMemory
+
+
+class UpstreamMemory(DeviceMemory):
+    """The memory of an allocator that the pool is given.
+
+    Parameters
+    ----------
+    upstream
+        A CuPy allocator, or an object whose `malloc` is one.
+    allocate
+        The allocator.
+    """
+
+    def __init__(self, upstream: Any, allocate: Callable[[int], Any]) -> None:
+        self._upstream = upstream
+        self._allocate = allocate
+        self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
+        self._peak = 0
+        self._has_served = self._has_warned = False
+
+    def malloc(self, size: int) -> Any:
+        """See `DeviceMemory`."""
+        memory = self._allocate(size)
+        self._has_served = True
+        self.reserved()  # the peak
+        return memory
+
+    def trim(self) -> None:
+        """See `DeviceMemory`."""
+        if hasattr(self._upstream, "free_all_blocks"):
+            self._upstream.free_all_blocks()
+        elif not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"upstream {self._upstream!r} has no free_all_blocks(): what it keeps free stays reserved beside the "
+                "arena; expected a cupy.cuda.MemoryPool, or no upstream",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def reserved(self) -> tuple[int, int] | None:
+        """See `DeviceMemory`."""
+        if self._total is None or not self._has_served:  # there may be no driver that could be asked
+            return None
+        total = int(self._total())
+        self._peak = max(self._peak, total)
+        return total, self._peak
+
+    def reset_peak(self) -> None:
+        """See `DeviceMemory`."""
+        self._peak = 0
