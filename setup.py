@@ -28,9 +28,8 @@ else:
     COMPILE_ARGS += ["-g0"]  # Python's own flags ask for debug symbols, ten times the code
 
 HERE = Path(__file__).parent
-ROOMS = (
-    (HERE / "tools" / "rooms.txt").read_text().split()
-)  # the packages that stand at the top of the repository
+# The packages that stand outside stowplan/, which has a link to each: it is imported by its last name.
+ROOMS = (HERE / "tools" / "rooms.txt").read_text().split()
 
 
 def packages(room: str) -> "list[str]":
@@ -38,12 +37,12 @@ def packages(room: str) -> "list[str]":
     return sorted(path.parent.as_posix() for path in Path(room).rglob("__init__.py"))
 
 
-FOLDERS = {f"stowplan.{path.replace('/', '.')}": path for room in ROOMS for path in packages(room)}
-FACE = [
-    path.replace("/", ".")
-    for path in packages("stowplan")
-    if path.split("/")[1:2] not in [[room] for room in ROOMS]
-]
+FOLDERS = {
+    ".".join(["stowplan", *Path(path).relative_to(Path(room).parent).parts]): path
+    for room in ROOMS
+    for path in packages(room)
+}
+FACE = [name for name in (path.replace("/", ".") for path in packages("stowplan")) if name not in FOLDERS]
 
 
 def extension(name: str, *cores: str) -> Extension:

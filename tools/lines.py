@@ -27,7 +27,8 @@ LANGUAGES = {
     **dict.fromkeys((".cpp", ".hpp", ".h"), ("C++", CPP)),
 }
 """By suffix: a language, and what is in its files strings (the pattern's group) or no code."""
-PRODUCT = (*(ROOT / "tools" / "rooms.txt").read_text().split(), "stowplan")
+ROOMS = (ROOT / "tools" / "rooms.txt").read_text().split()
+PRODUCT = (*dict.fromkeys(room.split("/")[0] for room in ROOMS), "stowplan")
 APART = ("tests/device", "tests/golden")
 """Folders of the tests with a total of their own."""
 

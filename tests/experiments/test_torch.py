@@ -1,4 +1,4 @@
-"""What workers answer becomes rows, tables and verdicts; what is not installed is said. `tests/torch` runs PyTorch."""
+"""Workers' answers become rows, tables and verdicts; what is not installed is said."""
 
 from __future__ import annotations
 

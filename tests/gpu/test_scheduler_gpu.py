@@ -38,7 +38,7 @@ def scheduled(
     """Train as `a_run` does, with a scheduler; with a seed it follows a schedule drawn at random."""
     from stowplan.chainer import Scheduler
 
-    from ..stowplan.chainer.training_runs import RandomScheduler
+    from ..integrations.chainer.training_runs import RandomScheduler
 
     np.random.seed(0)  # noqa: NPY002 (Chainer's initializers draw from it)
     cupy.random.seed(0)

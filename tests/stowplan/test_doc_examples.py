@@ -42,7 +42,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "code", [code for code in README_CODE if "torch" not in code]
-)  # that one: tests/torch
+)  # that one: tests/integrations/torch
 def test_code_of_the_readme_runs_as_it_stands_there(code: str, tmp_path: Path) -> None:
     if "chainer" in code and importlib.util.find_spec("chainer") is None:
         pytest.skip("Chainer is not installed; expected: make test")

@@ -16,8 +16,8 @@ from stowplan.errors import ProfileError
 from stowplan.prediction import Prediction
 from stowplan.prediction.runs import run
 
-from ...children import printed
-from ...running import in_threads
+from ..children import printed
+from ..running import in_threads
 
 patient = partial(stowplan.predict, learning_seconds=math.inf)
 """Without a clock: other tests may have the processor."""

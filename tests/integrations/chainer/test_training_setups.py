@@ -188,7 +188,7 @@ import stowplan.chainer  # which the workers import, too: it mends Chainer for t
 
 if __name__ == "__main__":
     import multiprocessing, pathlib, sys
-    from tests.stowplan.chainer.test_training_setups import SETUPS, NumpyPool, digest, train
+    from tests.integrations.chainer.test_training_setups import SETUPS, NumpyPool, digest, train
 
     multiprocessing.set_start_method("spawn")
     print(digest(train(SETUPS["processes"], pathlib.Path(sys.argv[1]), {"pool": NumpyPool(warmup=0)})[0]))

@@ -1,4 +1,4 @@
-"""Orders networks and writes docs/results/torch_order.csv: .venv-torch/bin/python tests/torch/figures.py."""
+"""Order networks and write docs/results/torch_order.csv: run this file in .venv-torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.scheduling.ordering import order
 from stowplan.scheduling.papers.joint import place
 from stowplan.torch import graph, in_order, measure, trace, trace_training
 
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "torch_order.csv"
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "torch_order.csv"
 HEAD = ("network", "step", "operators", "before", "after", "less", "bound", "arena", "measured", "seconds")
 RUNS = 3
 

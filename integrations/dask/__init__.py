@@ -38,7 +38,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import MissingDependencyError, PoolError
+from ..errors import MissingDependencyError, PoolError
 
 try:
     import distributed.worker
@@ -48,15 +48,15 @@ try:
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
-from .allocator.options import limit_bytes
-from .executors import kind, task_pool
-from .host_memory import host_memory
-from .prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
-from .units import parse_share
+from ..allocator.options import limit_bytes
+from ..executors import kind, task_pool
+from ..host_memory import host_memory
+from ..prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
+from ..units import parse_share
 
 if TYPE_CHECKING:
-    from .allocator import NumpyPool
-    from .allocator.stats import Stats
+    from ..allocator import NumpyPool
+    from ..allocator.stats import Stats
 
 __all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats", "why_unknown"]
 

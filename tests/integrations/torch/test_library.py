@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 from stowplan.errors import MissingDependencyError
 from stowplan.profiler import torch_library
 
-from ..children import README_CODE, printed
+from ...children import README_CODE, printed
 
 SECONDS = 600
 

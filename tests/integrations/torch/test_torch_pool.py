@@ -17,7 +17,7 @@ import torch
 
 from stowplan import TorchPool
 
-from ..children import printed
+from ...children import printed
 from .alone import alone
 
 SECONDS = 600

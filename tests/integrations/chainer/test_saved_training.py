@@ -44,7 +44,7 @@ def train(
     pool: NumpyPool | None, make: Callable[[], Any], normalized: bool, snapshot: Path | None = None
 ) -> tuple[list[float], list[int], Any, Any]:
     """Return the losses, how many requests of each step were not replayed, the network and the optimizer."""
-    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
+    np.random.seed(0)
     rng = np.random.default_rng(0)
     x, labels = rng.random((64, 50), dtype=np.float32), rng.integers(0, 10, 64).astype(np.int32)
     network = Network(normalized)

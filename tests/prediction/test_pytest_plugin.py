@@ -100,5 +100,5 @@ def test_a_limit_that_is_none_is_an_error(output: str) -> None:
 
 def test_the_entry_point_is_declared() -> None:
     config = configparser.ConfigParser()
-    config.read(Path(__file__).parents[3] / "setup.cfg")
+    config.read(Path(__file__).parents[2] / "setup.cfg")
     assert f"stowplan = {PLUGIN}" in config["options.entry_points"]["pytest11"]

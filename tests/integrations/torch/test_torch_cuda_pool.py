@@ -18,7 +18,7 @@ from stowplan.allocator.backends.torch_cuda_pool import HOOKS, TorchCudaPool
 from stowplan.errors import PoolError
 from stowplan.profiler.torch_library import compiler
 
-from ..children import ROOT
+from ...children import ROOT
 
 HEADERS = [f"-I{path}" for room in ("allocator", "profiler") for path in sorted((ROOT / room).glob("**/"))]
 

@@ -59,7 +59,7 @@ def train(
     forget: bool = False,
 ) -> Any:
     """Train a perceptron; return the trainer. What is planned is ready when the next step begins."""
-    np.random.seed(3)  # noqa: NPY002
+    np.random.seed(3)
     model = L.Classifier(Perceptron(forget))
     optimizer = chainer.optimizers.Adam().setup(model)
     train_iter = chainer.iterators.SerialIterator(samples(TRAINING, 1), BATCH)
