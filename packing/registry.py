@@ -8,13 +8,16 @@ it returns is validated by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import UnknownSolverError
 from .problem import IntArray, Problem
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,35 @@ class Registry(dict[str, S]):
 
     Parameters
     ----------
+    group
+        Of the entry points by which installed packages offer solvers: an entry's name is a solver's, its value the
+        module that registers it. Such a module is imported when its solver is first asked for.
     choice
         What callers say for a choice among the solvers; none of them can have this name.
     former
         Names that solvers once had, with those that they have now: still found, but not listed.
     """
 
-    def __init__(self, choice: str | None = None, former: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, group: str, choice: str | None = None, former: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
+        self._group = group
         self._choice = choice
         self._former = former or {}
+
+    def load(self) -> Registry[S]:
+        """Import the modules of all entry points, and return self: now every solver is in it."""
+        for point in self._offered():
+            point.load()
+        return self
+
+    def _offered(self, *names: str) -> Iterator[EntryPoint]:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self._group):
+            if point.name not in self and (not names or point.name in names):
+                yield point
 
     def register(self, name: str) -> Callable[[S], S]:
         """Register the decorated function as a solver, for this process.
@@ -109,11 +131,13 @@ class Registry(dict[str, S]):
         UnknownSolverError
             Listing the names that exist.
         """
+        name = self._former.get(name, name)
+        for point in () if name in self else self._offered(name):
+            point.load()
         if name in self:
             return name
-        if name in self._former:
-            return self._former[name]
-        known = ", ".join([*([self._choice] if self._choice else []), *sorted(self)])
+        offered = {point.name for point in self._offered()}
+        known = ", ".join([*([self._choice] if self._choice else []), *sorted({*self, *offered})])
         raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}")
 
     def find(self, name: str) -> S:
@@ -121,13 +145,17 @@ class Registry(dict[str, S]):
         return self[self.name_of(name)]
 
 
-_solvers: Registry[Solver] = Registry("auto", {"large": "window_repair", "outward": "peak_outward"})
+_solvers: Registry[Solver] = Registry(
+    "stowplan.packing", "auto", {"large": "window_repair", "outward": "peak_outward"}
+)
 _improving: set[str] = set()
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
-"""Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
+"""Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them.
 
-find, name_of = _solvers.find, _solvers.name_of
+Those of entry points are in it once they were asked for, or after `load`."""
+
+find, name_of, load = _solvers.find, _solvers.name_of, _solvers.load
 
 
 def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]:

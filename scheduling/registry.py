@@ -72,9 +72,9 @@ class Answer(NamedTuple):
 
 Solver = Callable[[StepGraph, SchedulingOptions], "Schedule | Answer"]
 
-_solvers: Registry[Solver] = Registry("auto")
+_solvers: Registry[Solver] = Registry("stowplan.scheduling", "auto")
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
 
-register, find = _solvers.register, _solvers.find
+register, find, load = _solvers.register, _solvers.find, _solvers.load

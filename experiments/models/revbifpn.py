@@ -19,7 +19,7 @@ import chainer
 import chainer.functions as F  # noqa: N812 (Chainer's own habit)
 import chainer.links as L  # noqa: N812
 
-from stowplan.chainer.links import Reversible, ReversibleSequence
+from stowplan.papers.mlsys2023.reversible import Reversible, ReversibleSequence
 
 
 class Up(chainer.Chain):  # type: ignore[misc]

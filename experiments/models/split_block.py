@@ -22,8 +22,8 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import numpy as np
 
-from stowplan.chainer import parallel
-from stowplan.chainer.parallel import Ranks
+from stowplan.papers.mlsys2023 import parallel
+from stowplan.papers.mlsys2023.parallel import Ranks
 
 Parallel = Literal["data", "tensor", "sequence"]
 

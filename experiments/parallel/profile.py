@@ -33,7 +33,7 @@ def profile(parallel: str, shape: Mapping[str, int]) -> Profile:
     enable_chainer()
     import chainer
 
-    from stowplan.chainer.parallel import LoneRank, Ranks
+    from stowplan.papers.mlsys2023.parallel import LoneRank, Ranks
 
     from ..models.split_block import Blocks
 

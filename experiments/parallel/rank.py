@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from stowplan import NumpyRecorder
-from stowplan.chainer import parallel
-from stowplan.chainer.parallel import LoneRank, Ranks
+from stowplan.papers.mlsys2023 import parallel
+from stowplan.papers.mlsys2023.parallel import LoneRank, Ranks
 
 from ..models.split_block import Blocks, Parallel  # after stowplan.chainer, which mends Chainer
 

@@ -17,8 +17,6 @@ module               what it is
                      program itself reads gradients (``gradient_reads``)
 ``masks``            packs masks to bits
 ``evictions``        which values go to a file (`stowplan.swapping`) or to pinned memory (``pinned``), and when
-``links``            reversible layers
-``parallel``         networks split over ranks: tensor and sequence parallelism; imported by its own name
 ===================  ===================================================================================================
 
 Importing this package imports Chainer, by `stowplan.compat.enable_chainer`.

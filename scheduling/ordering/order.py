@@ -13,7 +13,7 @@ from ...errors import ScheduleError
 from ..graph import IntArray, StepGraph
 from ..schedule import Schedule, Way
 from ..simulate import simulate
-from . import compiled, ilp  # noqa: F401 (solvers register themselves)
+from . import compiled  # noqa: F401 (solvers register themselves)
 from .problem import OrderProblem
 from .registry import OrderingOptions, find
 

@@ -61,9 +61,9 @@ class Answer(NamedTuple):
 
 Solver = Callable[[OrderProblem, OrderingOptions], Answer]
 
-_solvers: Registry[Solver] = Registry()
+_solvers: Registry[Solver] = Registry("stowplan.ordering")
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only."""
 
-register, find = _solvers.register, _solvers.find
+register, find, load = _solvers.register, _solvers.find, _solvers.load

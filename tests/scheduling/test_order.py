@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import ScheduleError, UnknownSolverError
+from stowplan.papers.olla.ilp import peak_of
 from stowplan.scheduling import Schedule, StepGraph, Way, as_recorded, require_valid, simulate
 from stowplan.scheduling.bounds import bound_orders
 from stowplan.scheduling.ordering import OrderingProgress, order, solvers
-from stowplan.scheduling.ordering.ilp import peak_of
 from stowplan.scheduling.ordering.problem import OrderProblem
 
 from .graphs import random_graph, random_order

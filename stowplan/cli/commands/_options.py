@@ -100,10 +100,9 @@ def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
 
 
 def _packing_solvers() -> Iterable[str]:
-    from ...packing import solvers
-    from ...packing.papers import nntrainer  # noqa: F401 (solvers register themselves)
+    from ...packing.registry import load
 
-    return ("auto", *solvers)
+    return ("auto", *load())
 
 
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def _solvers() -> Iterable[str]:
-    from ...scheduling.ordering import solvers
+    from ...scheduling.ordering.registry import load
 
-    return solvers
+    return load()
 
 
 @reporter(

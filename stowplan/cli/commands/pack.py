@@ -101,11 +101,12 @@ def _compare(
 ) -> Placement:
     """Fill the table, one row for each solver; return the placement with the least peak, the first of equals."""
     from ... import packing
+    from ...packing.registry import load
 
     best: Placement | None = None
     if options["time_limit"] is None:
         options = {**options, "time_limit": _COMPARE_LIMIT}
-    for name in (*packing.solvers, "auto"):
+    for name in (*load(), "auto"):
         try:
             placement = packing.pack(blocks, name, progress=progress, **options)
         except (MissingDependencyError, UnsupportedConstraintError) as error:

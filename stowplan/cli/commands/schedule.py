@@ -25,10 +25,9 @@ _LISTED = 10  # values in the lists of the largest
 
 
 def _solvers() -> Iterable[str]:
-    from ...scheduling import solve  # noqa: F401 (solvers register themselves)
-    from ...scheduling.registry import solvers
+    from ...scheduling.registry import load
 
-    return ("auto", *solvers)
+    return ("auto", *load())
 
 
 @reporter(

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from nets import NETS, loss, make
 
+from stowplan.papers.olla.joint import place
 from stowplan.scheduling.ordering import order
-from stowplan.scheduling.papers.joint import place
 from stowplan.torch import graph, in_order, measure, trace, trace_training
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "torch_order.csv"

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 
+from stowplan.papers.olla.joint import place
 from stowplan.scheduling import StepGraph
-from stowplan.scheduling.papers.joint import place
 from stowplan.torch import Measurement, graph, in_order, measure, reorder, trace, trace_training
 
 from .nets import BEYOND, MAIN, NETS, loss, make

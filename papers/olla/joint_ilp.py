@@ -1,6 +1,6 @@
 """The integer program for order and addresses together, given to HiGHS or CBC through PuLP. For small graphs.
 
-It is OLLA's for the order (`stowplan.scheduling.ordering.ilp`), with p[b, t] saying that block b, a storage or a
+It is OLLA's for the order (`stowplan.papers.olla.ilp`), with p[b, t] saying that block b, a storage or a
 workspace, is there at step t, and with an address a[b] for each block::
 
     minimise u   subject to   the rows of the order
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
-from ..graph import IntArray
-from ..ordering.ilp import OrderProgram, done, order_of, places
-from ..ordering.problem import OrderProblem
-from ..ordering.registry import Answer
+from ...scheduling.graph import IntArray
+from ...scheduling.ordering.problem import OrderProblem
+from ...scheduling.ordering.registry import Answer
+from .ilp import OrderProgram, done, order_of, places
 
 # Pairs of blocks, times operators, at most.
 MOST_ROWS = 20_000

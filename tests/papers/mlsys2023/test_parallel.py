@@ -11,7 +11,7 @@ import pytest
 from stowplan.errors import MissingDependencyError
 
 try:
-    from stowplan.chainer import parallel
+    from stowplan.papers.mlsys2023 import parallel
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -23,7 +23,7 @@ from experiments.measures.runner import CannotRunError
 from experiments.models import split_block
 from experiments.models.split_block import Blocks, activation_bytes
 from experiments.parallel import rank as one_rank
-from stowplan.chainer.parallel import LoneRank, ParallelError, Ranks
+from stowplan.papers.mlsys2023.parallel import LoneRank, ParallelError, Ranks
 
 WORDS, BATCH, WIDTH, HEADS = SHAPE = 32, 2, 64, 4
 LAYERS = 3

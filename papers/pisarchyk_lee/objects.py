@@ -35,8 +35,8 @@ from types import MappingProxyType
 import numpy as np
 
 from ...errors import MissingDependencyError, UnsupportedConstraintError
-from ..orders import by_breadth, by_size, by_start
-from ..problem import IntArray, Problem
+from ...packing.orders import by_breadth, by_size, by_start
+from ...packing.problem import IntArray, Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from stowplan.errors import MissingDependencyError, UnsupportedConstraintError
 from stowplan.packing import Problem, check
-from stowplan.packing.papers.objects import (
+from stowplan.papers.pisarchyk_lee.objects import (
     lower_bound,
     objects_by_size,
     objects_in_order,
@@ -14,8 +14,8 @@ from stowplan.packing.papers.objects import (
     strategies,
 )
 
-from ..problems import changed, data, problems
-from ..reference.greedy import rectangles
+from ...packing.problems import changed, data, problems
+from ...packing.reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]
 

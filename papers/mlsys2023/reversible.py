@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compat import enable_chainer
-from ..errors import StowplanError
-from .rerun import settings
+from ...chainer.rerun import settings
+from ...compat import enable_chainer
+from ...errors import StowplanError
 
 enable_chainer()
 
@@ -266,7 +266,7 @@ def _random_state_kept() -> Iterator[None]:
 class _NoDraws(chainer.FunctionHook):  # type: ignore[misc]
     """Refuses functions that draw at random on a device, since they cannot draw the same again."""
 
-    name = "stowplan.chainer.links"
+    name = "stowplan.papers.mlsys2023.reversible"
 
     def forward_preprocess(self, function: Any, in_data: tuple[Any, ...]) -> None:
         if isinstance(function, DRAWS) and chainer.config.train:

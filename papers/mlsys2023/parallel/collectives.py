@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...compat import enable_chainer
+from ....compat import enable_chainer
 from .ranks import ParallelError, Ranks
 
 enable_chainer()

@@ -7,9 +7,8 @@ from hypothesis import given
 
 from stowplan.errors import UnsupportedConstraintError
 from stowplan.packing import Problem, check, lower_bound, pack
-from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
 
-from ..problems import inclusive, problems, training_step
+from ...packing.problems import inclusive, problems, training_step
 
 PLANNERS = ("nntrainer_v1", "nntrainer_v3")
 

@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..graph import Phase, StepGraph
-from ..orders import recorded
-from ..registry import NotApplicable, SchedulingOptions, register
-from ..schedule import Schedule, Way
-from ..storages import Storages
+from ...scheduling.graph import Phase, StepGraph
+from ...scheduling.orders import recorded
+from ...scheduling.registry import NotApplicable, SchedulingOptions, register
+from ...scheduling.schedule import Schedule, Way
+from ...scheduling.storages import Storages
 
 SOFTMAX = re.compile("softmax", re.IGNORECASE)
 PRODUCT = re.compile("matmul|bmm|baddbmm|einsum|linear|gemm|dot(?!.*dropout)|addmm|mm\\b", re.IGNORECASE)

@@ -33,8 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import UnsupportedConstraintError
-from ..problem import IntArray, Problem
-from ..registry import PackingOptions, register
+from ...packing.problem import IntArray, Problem
+from ...packing.registry import PackingOptions, register
 
 
 class _Placed(NamedTuple):

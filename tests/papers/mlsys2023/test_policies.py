@@ -11,16 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError, MissingDependencyError
+from stowplan.papers.mlsys2023.cheap import cheap_operators, minimum_cut, network
+from stowplan.papers.mlsys2023.selective import attention
 from stowplan.scheduling import Phase, Schedule, StepGraph, Way, as_recorded, lean, require_valid, simulate
 from stowplan.scheduling.registry import NotApplicable
 from stowplan.scheduling.segments import segments
 from stowplan.scheduling.solve import schedule
-from stowplan.scheduling.solvers.cheap import cheap_operators, minimum_cut, network
-from stowplan.scheduling.solvers.selective import attention
 from stowplan.scheduling.storages import Storages
 
-from .graphs import random_graph
-from .nets import Builder, chain_net
+from ...scheduling.graphs import random_graph
+from ...scheduling.nets import Builder, chain_net
 
 seeds = st.integers(0, 10**6)
 

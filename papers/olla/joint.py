@@ -33,12 +33,12 @@ import numpy as np
 
 from ...errors import MissingDependencyError, ScheduleError
 from ...packing import Placement, Problem, pack
-from ..graph import IntArray, StepGraph
-from ..ordering import order as find_order
-from ..ordering.problem import OrderProblem
-from ..orders import edges
-from ..schedule import Schedule, Way, require_valid
-from ..simulate import simulate
+from ...scheduling.graph import IntArray, StepGraph
+from ...scheduling.ordering import order as find_order
+from ...scheduling.ordering.problem import OrderProblem
+from ...scheduling.orders import edges
+from ...scheduling.schedule import Schedule, Way, require_valid
+from ...scheduling.simulate import simulate
 
 # Changed orders that are packed at most, and that are looked at.
 MOST_TRIALS = 100

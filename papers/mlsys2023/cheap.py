@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import MissingDependencyError
-from ..graph import Phase, StepGraph
-from ..orders import recorded
-from ..registry import SchedulingOptions, register
-from ..schedule import Schedule
-from ..storages import Storages
+from ...scheduling.graph import Phase, StepGraph
+from ...scheduling.orders import recorded
+from ...scheduling.registry import SchedulingOptions, register
+from ...scheduling.schedule import Schedule
+from ...scheduling.storages import Storages
 
 CHEAP = 0.5
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...compat import enable_chainer
+from ....compat import enable_chainer
 from .collectives import all_reduce, copy, gather_linear, reduce_scatter
 from .ranks import ParallelError, Ranks
 

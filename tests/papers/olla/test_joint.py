@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from stowplan.errors import ScheduleError
 from stowplan.packing import check, lower_bound, pack
+from stowplan.papers.olla.joint import JointSolution, blocks_of, order_and_place, place
 from stowplan.scheduling import Schedule, StepGraph, Way, read_graph, require_valid, simulate
-from stowplan.scheduling.papers.joint import JointSolution, blocks_of, order_and_place, place
 
-from ..graphs import random_graph, random_order
+from ...scheduling.graphs import random_graph, random_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 

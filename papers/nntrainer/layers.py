@@ -11,7 +11,7 @@ its weights, derivative of its inputs, and apply, which updates its weights::
 
 A tensor's *lifespan* says at which of them it is there: a weight at all, the gradient of a weight from gradient to
 apply, an input at forward and gradient. Its lifetime follows: from the least of these numbers to the greatest. So the
-whole step is known from names and sizes, and can be ordered, scheduled and packed (`stowplan.scheduling.papers.joint`).
+whole step is known from names and sizes, and can be ordered, scheduled and packed (`stowplan.papers.olla.joint`).
 
 Outputs are *merged* where a layer allows it. A view (flatten, reshape) has its input's storage; a layer in place takes
 it over when no later layer needs the input. Both hold for derivatives, too, of an input that has one reader.
@@ -29,7 +29,7 @@ from enum import Enum, IntFlag
 from typing import Any, NamedTuple
 
 from ...errors import GraphError
-from ..graph import Phase, StepGraph
+from ...scheduling.graph import Phase, StepGraph
 
 
 class Lifespan(IntFlag):

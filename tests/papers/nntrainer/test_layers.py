@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
 from stowplan.packing import pack
-from stowplan.packing.papers import nntrainer  # noqa: F401 (registers its solvers)
-from stowplan.scheduling import StepGraph
-from stowplan.scheduling.papers.joint import blocks_of, order_and_place
-from stowplan.scheduling.papers.layers import (
+from stowplan.papers.nntrainer.layers import (
     Layer,
     Lifespan,
     Merge,
@@ -25,8 +22,10 @@ from stowplan.scheduling.papers.layers import (
     lstm,
     step_graph,
 )
+from stowplan.papers.olla.joint import blocks_of, order_and_place
+from stowplan.scheduling import StepGraph
 
-from ..graphs import random_order
+from ...scheduling.graphs import random_order
 
 KIB = 1024
 IN_PLACE: dict[str, Any] = {"merge": Merge.IN_PLACE, "needs_input": Lifespan.FORWARD}

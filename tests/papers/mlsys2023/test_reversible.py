@@ -12,7 +12,7 @@ import pytest
 from stowplan.errors import MissingDependencyError
 
 try:
-    from stowplan.chainer.links import Reversible, ReversibleError, ReversibleSequence
+    from stowplan.papers.mlsys2023.reversible import Reversible, ReversibleError, ReversibleSequence
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from ...errors import ScheduleError
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
-from ..graph import IntArray
-from .problem import OrderProblem
-from .registry import Answer, OrderingOptions, find, register
+from ...scheduling.graph import IntArray
+from ...scheduling.ordering.problem import OrderProblem
+from ...scheduling.ordering.registry import Answer, OrderingOptions, find, register
 
 # Variables of the program at most: about 80 operators in a chain of layers.
 MOST_VARIABLES = 20_000
