@@ -108,21 +108,16 @@ def objects_by_size(problem: Problem) -> SharedObjects:
 
 
 def objects_by_size_improved(problem: Problem) -> SharedObjects:
-    """Share by size in stages, cut at the positional maxima; in a stage, the closest in time goes first.
+    """Share by size in stages, or as `objects_by_size` where that takes less; in a stage the closest in time go first.
 
-    Blocks of one stage could all take the same objects, so size says nothing there: of all blocks and objects, the
-    pair with the least idle time between goes together.
+    A stage has the sizes from one positional maximum, inclusive, down to the next. Its blocks could all take the same
+    objects, so size says nothing there: of all blocks and objects, the pair with the least idle time between goes
+    together. By stages alone a solution may be larger than by size, which the paper rules out.
     """
     table = _Table(problem)
     order = by_size(problem).tolist()
-    limits = sorted(set(positional_maxima(problem)), reverse=True)
-    while order:
-        size = int(problem.size[order[0]])
-        floor = next((limit for limit in limits if limit < size), -1)
-        if size in limits:
-            stage = [i for i in order if problem.size[i] == size]
-        else:
-            stage = [i for i in order if problem.size[i] > floor]
+    for floor in [*sorted(set(positional_maxima(problem)), reverse=True), -1]:
+        stage = [i for i in order if problem.size[i] > floor]
         order = order[len(stage) :]
         while stage:
             pairs = [
@@ -136,7 +131,7 @@ def objects_by_size_improved(problem: Problem) -> SharedObjects:
                 table.put(stage.pop(at), chosen)
             else:
                 table.put(stage.pop(0), None)
-    return table.result()
+    return min(table.result(), objects_by_size(problem), key=lambda shared: shared.total)
 
 
 def objects_by_breadth(problem: Problem) -> SharedObjects:

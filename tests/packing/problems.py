@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from experiments.papers.mobile_networks import NETWORKS
 from stowplan.packing import Problem
 from stowplan.packing.placement import peak_of
-
-from .mobile_networks import NETWORKS
 
 # The solvers that need no time limit.
 HEURISTICS = ("best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order")

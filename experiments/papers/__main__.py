@@ -1,0 +1,61 @@
+"""The tables of the papers behind stowplan, ours beside theirs: ``python -m experiments.papers NAME...``, or ``all``.
+
+==================  ================================================================================================
+``sekiyama``        Sekiyama et al. 2018: the optima of section 5.2.3; inference with cuDNN's workspaces, figure 2b
+``olla``            Steiner et al. 2022: order, fragmentation and both together, figures 7, 8, 9 and 13
+``pisarchyk_lee``   Pisarchyk & Lee 2020: tables 1 and 2
+``nntrainer``       Moon et al. 2022: table 4, the planners, VGG16 with and without swap
+==================  ================================================================================================
+
+A cell has our figure, and in brackets the paper's where it is another one. The tables of each go into a file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+from stowplan.files import atomic_write
+
+from ..measures import output
+
+NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer")
+
+
+def document(name: str, quick: bool) -> str:
+    """Return a paper's tables in Markdown."""
+    module = import_module(f".{name}", __package__)
+    lines = [f"# {module.__doc__.splitlines()[0].rstrip('.')}", "", output.made_by(()), ""]
+    for table in module.tables(quick):
+        lines += table.markdown()
+    return "\n".join(lines)
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, type=click.Choice([*NAMES, "all"]))
+@click.option(
+    "--quick", is_flag=True, help="Leave out what takes long: minutes instead of a quarter of an hour."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/experiments"),
+    show_default=True,
+    help="Folder for the tables.",
+)
+def main(names: tuple[str, ...], quick: bool, out: Path) -> None:
+    """Print the tables of papers, ours beside theirs."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in NAMES if "all" in names else dict.fromkeys(names):
+        text = document(name, quick)
+        with atomic_write(out / f"papers_{name}.md") as file:
+            file.write(text.encode())
+        Console().print(Markdown(text))
+
+
+if __name__ == "__main__":
+    main()

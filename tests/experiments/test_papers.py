@@ -1,0 +1,77 @@
+"""The tables of the papers have the published cells, and the command writes them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from click.testing import CliRunner
+
+from experiments.papers import __main__ as command
+
+
+def cells(name: str) -> list[dict[str, dict[str, str]]]:
+    """The tables of a paper: row's title to column to cell."""
+    module = import_module(f"experiments.papers.{name}")
+    return [
+        {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+        for table in module.tables(quick=True)
+    ]
+
+
+def test_pisarchyk_and_lee() -> None:
+    pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install scipy")
+    offsets, objects = cells("pisarchyk_lee")
+    assert len(offsets) == 7
+    assert len(objects) == 6
+    exact = {"mobilenet_v1", "mobilenet_v2", "deeplab_v3"}
+
+    def differing(table: dict[str, dict[str, str]]) -> set[tuple[str, str]]:
+        return {(title, network) for title, row in table.items() for network in exact if "(" in row[network]}
+
+    strip = "strip packing (Sekiyama)"
+    assert differing(offsets) == {(strip, "mobilenet_v2"), (strip, "deeplab_v3")}
+    assert offsets[strip]["deeplab_v3"] == "4.320 (4.321)"
+    assert offsets["by breadth"]["posenet"] == "7.359"
+    assert offsets["in order (Lee et al. 2019)"]["inception_v3"] == "10.624"
+    assert differing(objects) == {
+        ("by size improved", "mobilenet_v2"),
+        ("by breadth", "mobilenet_v1"),
+        ("by breadth", "mobilenet_v2"),
+        ("min-cost flow (Lee et al. 2019)", "deeplab_v3"),
+    }
+    assert objects["by size improved"]["deeplab_v3"] == "6.437"
+    assert objects["by size improved"]["mobilenet_v2"] == "6.699 (6.891)"
+
+
+def test_sekiyama() -> None:
+    optima, saved = cells("sekiyama")
+    for row in optima.values():
+        assert len({*row.values()} - {row["inference of one image"]}) == 1
+    assert saved["googlenet"]["with the parameters"] == "\N{MINUS SIGN}11.3%"
+
+
+def test_olla() -> None:
+    networks, _ = cells("olla")
+    assert all(row["fragmentation, ours"] == "0.0%" for row in networks.values())
+    assert networks["resnet18_b1"]["less in all"] == "38.2%"
+
+
+def test_nntrainer() -> None:
+    components, planned = cells("nntrainer")
+    assert components["convolution, 3 of 3 x 3, stride 2"]["needed"] == "65,856"
+    assert planned["VGG16"] == {
+        "layers": "VGG16",
+        "needed MiB": "149.8",
+        "nntrainer_v1": "1.005",
+        "nntrainer_v3": "1.003",
+        "best_fit": "1.000",
+        "auto": "1.000",
+    }
+
+
+def test_the_command_writes_each_papers_tables(tmp_path) -> None:
+    said = CliRunner().invoke(command.main, ["sekiyama", "nntrainer", "--quick", "--out", str(tmp_path)])
+    assert said.exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["papers_nntrainer.md", "papers_sekiyama.md"]
+    assert "| googlenet | 12,202,496 |" in (tmp_path / "papers_sekiyama.md").read_text()
