@@ -22,6 +22,7 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import numpy as np
 
+from stowplan.chainer.rerun import trust
 from stowplan.papers.mlsys2023 import parallel
 from stowplan.papers.mlsys2023.parallel import Ranks
 
@@ -139,6 +140,7 @@ def causal_softmax(x: Any, scale: float) -> Any:
     return _CausalSoftmax(scale).apply((x,))[0]
 
 
+@trust
 class _CausalSoftmax(chainer.FunctionNode):  # type: ignore[misc]
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -183,6 +185,7 @@ def gelu(x: Any) -> Any:
     return _Gelu().apply((x,))[0]
 
 
+@trust
 class _Gelu(chainer.FunctionNode):  # type: ignore[misc]
     def forward(self, inputs: Any) -> Any:
         (x,) = inputs

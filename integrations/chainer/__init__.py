@@ -23,6 +23,7 @@ Importing this package imports Chainer, by `stowplan.compat.enable_chainer`.
 """
 
 from .graph_recorder import record_graph
+from .rerun import trust
 from .scheduler import Scheduler
 from .scheduler_stats import SchedulerStats
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
@@ -34,5 +35,6 @@ __all__ = [
     "Updater",
     "evaluate_in_steps",
     "record_graph",
+    "trust",
     "update_in_steps",
 ]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....chainer.rerun import trust
 from ....compat import enable_chainer
 from .collectives import all_reduce, copy, gather_linear, reduce_scatter
 from .ranks import ParallelError, Ranks
@@ -92,6 +93,7 @@ class RowLinear(chainer.Link):  # type: ignore[misc]
         return _AddBias().apply((y, b))[0]
 
 
+@trust
 class _AddBias(chainer.FunctionNode):  # type: ignore[misc]
     """Add b (n,) to x (k, n).
 
@@ -200,6 +202,7 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
     return _Dropout(_kept(x.shape, ratio, seed, first), ratio).apply((x,))[0]
 
 
+@trust
 class _Dropout(chainer.FunctionNode):  # type: ignore[misc]
     def __init__(self, kept: Any, ratio: float) -> None:
         super().__init__()
