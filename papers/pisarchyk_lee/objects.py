@@ -8,7 +8,7 @@
     +--------> clock  +----------------------> clock
 
 It is what remains where memory cannot be cut at will (textures; one allocation each). Every solution is a placement
-as well: `SharedObjects.offsets` lays the objects end to end.
+as well: `SharedObjects.offsets` lays the objects end to end. So the strategies are packing solvers by their names.
 
 Lower bound: at each moment, sort the live sizes; the k-th largest object is at least as large as the k-th largest
 live block, at every moment. The sum of these *positional maxima* over k is what any solution needs.
@@ -37,6 +37,7 @@ import numpy as np
 from ...errors import MissingDependencyError, UnsupportedConstraintError
 from ...packing.orders import by_breadth, by_size, by_start
 from ...packing.problem import IntArray, Problem
+from ...packing.registry import PackingOptions, Solver, register
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +195,23 @@ strategies: Mapping[str, Callable[[Problem], SharedObjects]] = MappingProxyType(
     }
 )
 """Every strategy by its name, read-only."""
+
+
+MOST_BLOCKS = 1_000
+"""Blocks that a strategy takes as a packing solver: about a second of the slowest."""
+
+
+def _solver(strategy: Callable[[Problem], SharedObjects]) -> Solver:
+    def solve(problem: Problem, options: PackingOptions) -> IntArray:
+        if len(problem) > MOST_BLOCKS:
+            raise UnsupportedConstraintError(f"{len(problem):,} blocks; shared objects take {MOST_BLOCKS:,}")
+        return strategy(problem).offsets(problem)
+
+    return solve
+
+
+for _name, _strategy in strategies.items():
+    register(_name)(_solver(_strategy))
 
 
 class _Table:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from stowplan.errors import MissingDependencyError, UnsupportedConstraintError
-from stowplan.packing import Problem, check
+from stowplan.packing import Problem, check, pack
 from stowplan.papers.pisarchyk_lee.objects import (
     lower_bound,
     objects_by_size,
@@ -67,6 +67,14 @@ def test_pisarchyk_and_lee_table_1(model, by_size, in_order, bound):
     problem = data(model)
     figures = (objects_by_size(problem).total, objects_in_order(problem).total, lower_bound(problem))
     assert tuple(f"{f / 2**20:.3f}" for f in figures) == (by_size, in_order, bound)
+
+
+def test_the_strategies_are_packing_solvers():
+    problem = data("deeplab_v3")
+    assert pack(problem, "objects_by_size").peak == objects_by_size(problem).total
+    rows = np.arange(1_001)
+    with pytest.raises(UnsupportedConstraintError, match="1,001 blocks; shared objects take 1,000"):
+        pack(Problem(rows, rows, rows + 1), "objects_by_size")
 
 
 def test_the_flow_minimises_the_growth():
