@@ -409,4 +409,6 @@ class BackendContract:
         class Machine(PoolMachine):
             backend: ClassVar[Any] = type(self).backend
 
-        run_state_machine_as_test(Machine, settings=settings(stateful_step_count=60))
+        run_state_machine_as_test(
+            Machine, settings=settings(settings.get_profile("dear"), stateful_step_count=60)
+        )
