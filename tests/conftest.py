@@ -33,8 +33,10 @@ from hypothesis import is_hypothesis_test, settings
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
 
-COMPILED = ("allocator", "packing", "properties")
+COMPILED = ("allocator", "packing", "profiler", "scheduling")
 """Folders of tests whose subject is C++ for the most part."""
+UNTRACED = ("experiments", "golden", "properties")
+"""Folders of tests whose subject is not measured, or has tests of its own."""
 EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15, "dearest": 4}
 TIMES = {"quick": 1, "new": 1, "full": 5, "thorough": 25}
 
@@ -57,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         room = item.path.relative_to(Path(__file__).parent).parts[0]
         is_property = is_hypothesis_test(getattr(item, "obj", None))
-        if room == "experiments" or (is_property and room in COMPILED):
+        if room in UNTRACED or (is_property and room in COMPILED):
             item.add_marker("no_cover")
 
 

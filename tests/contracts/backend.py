@@ -6,7 +6,6 @@ size, and name it in a subclass in any module that pytest collects.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from stowplan.errors import PoolError, ProfileError
 
 from ..children import end_quietly
 from ..properties.pool_machine import PoolMachine
-from ..properties.pool_program import Backend, FailureError, Planned, PoolProgram
+from ..properties.pool_program import Backend, Block, FailureError, Planned, PoolProgram
 from ..running import in_threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,12 +37,13 @@ TRAIN, EVALUATE, SHORT = SIZES, (5000, 100), (3000, 700, 20)
 AT_EXIT = """
 import sys
 from {module} import {name} as Backend
-from tests.contracts.backend import Block, run
+from tests.properties.pool_program import Block
+from tests.running import run
 backend, when = Backend(), {when!r}
 kept = []
 def work():
     kept[:] = [Block(backend, 5000, 7), Block(backend, 700)]
-run(backend, 6, work)
+run(backend.pool, 6, work)
 assert backend.pool.stats.replayed > 0
 if when == "in a step":
     backend.pool.step().__enter__()
@@ -58,19 +58,6 @@ class Late:
 sys.late = Late()  # goes when the interpreter has gone
 sys.late.block = kept[0]
 """
-
-
-class Block:
-    """An array of bytes that all have one value."""
-
-    def __init__(self, backend: Backend, size: int, byte: int = 1) -> None:
-        self.array = backend.allocate(size, False)
-        self.address, self.expected = int(backend.address(self.array)), bytes([byte]) * size
-        ctypes.memset(self.address, byte, size)
-
-    def holds(self) -> bool:
-        """Whether its bytes are as they were written."""
-        return ctypes.string_at(self.address, len(self.expected)) == self.expected
 
 
 def chain(backend: Backend, sizes: tuple[int, ...] = SIZES) -> None:
@@ -409,4 +396,6 @@ class BackendContract:
         class Machine(PoolMachine):
             backend: ClassVar[Any] = type(self).backend
 
-        run_state_machine_as_test(Machine, settings=settings(stateful_step_count=60))
+        run_state_machine_as_test(
+            Machine, settings=settings(settings.get_profile("dear"), stateful_step_count=60)
+        )

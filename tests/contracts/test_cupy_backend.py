@@ -9,4 +9,3 @@ from .backend import BackendContract
 class TestCupyPool(BackendContract):
     backend = CupyBackend
     test_a_limit_is_kept_and_said = None  # its upstream would keep it, and this one cannot
-    test_arbitrary_programs = None  # tests/properties/test_pool_programs.py runs more of them

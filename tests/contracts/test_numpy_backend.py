@@ -8,4 +8,3 @@ from .backend import BackendContract
 
 class TestNumpyPool(BackendContract):
     backend = NumpyBackend
-    test_arbitrary_programs = None  # tests/properties/test_pool_programs.py runs more of them

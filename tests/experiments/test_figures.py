@@ -113,18 +113,8 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_time, "TURN", 0)
     monkeypatch.setattr(peers, "available", dict)
-    options = (
-        "--model",
-        "googlenet",
-        "--phase",
-        "inference",
-        "--device",
-        "cpu",
-        "--quick",
-        "--limit",
-        "1000",
-    )
-    run(step_time.main, tmp_path, *options)
+    options = "--model googlenet --phase inference --device cpu --quick --limit 1000"
+    run(step_time.main, tmp_path, *options.split())
     (row,) = read(tmp_path / "time.csv")
     assert float(row["seconds_NumPy"]) > 0
     assert float(row["seconds_stowplan_NumPy"]) > 0

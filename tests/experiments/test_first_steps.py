@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pyt
 
 def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.models.dcgan.CHANNELS", 16)
+    for network, one_graph in (("dcgan", True), ("dcgan-two", False)):
+        make, title = partial(first_steps._dcgan, one_graph, 2), first_steps.NETWORKS[network][1]
+        monkeypatch.setitem(first_steps.NETWORKS, network, (make, title))
     arguments = ["--folder", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
     assert CliRunner().invoke(first_steps.main, arguments).exit_code == 0
     with open(tmp_path / "first_steps.csv", newline="") as file:

@@ -15,8 +15,12 @@ from experiments.programs import __main__ as command
 from experiments.programs import measure, table
 from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
 
-RARELY = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
-"""Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py."""
+RARELY = (
+    *("wave_levels", "mlp_adam", "incremental_pca", "tiles"),
+    *("text_decoder", "sklearn_mlp", "deconvolution"),
+)
+"""Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py, and three that take seconds:
+`boosting` needs scikit-learn, too, `heat_implicit` SciPy, and `video` asks for blocks of many sizes, too."""
 
 
 @pytest.mark.parametrize(

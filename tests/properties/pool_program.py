@@ -78,6 +78,19 @@ class Backend:
         """Compare what upstream has given with what the pool says that it holds."""
 
 
+class Block:
+    """An array of bytes that all have one value."""
+
+    def __init__(self, backend: Backend, size: int, byte: int = 1) -> None:
+        self.array = backend.allocate(size, False)
+        self.address, self.expected = int(backend.address(self.array)), bytes([byte]) * size
+        ctypes.memset(self.address, byte, size)
+
+    def holds(self) -> bool:
+        """Whether its bytes are as they were written."""
+        return ctypes.string_at(self.address, len(self.expected)) == self.expected
+
+
 def make_pool(kind: Any, file: Path | None, /, *args: Any, **options: Any) -> Any:
     """Return a pool of this kind, with the plans of a file, if any."""
     return kind(*args, **options) if file is None else kind.load(file, *args, **options)

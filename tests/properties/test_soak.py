@@ -13,8 +13,6 @@ import pytest
 
 from ..children import python
 
-pytestmark = pytest.mark.no_cover
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -189,19 +189,8 @@ def require_table(model: str, steps: int, stdout: str, stderr: str) -> None:
 @needs_chainer
 @pytest.mark.parametrize("model", ["alexnet", "googlenet", "resnet50"])
 def test_demo_trains_published_networks(model: str, tmp_path: Path) -> None:
-    done = python(
-        "-m",
-        "stowplan",
-        "demo",
-        "--model",
-        model,
-        "--batch",
-        "1",
-        "--steps",
-        "4",
-        "--no-plot",
-        folder=tmp_path,
-    )
+    arguments = ["--model", model, "--batch", 1, "--steps", 4, "--no-plot"]
+    done = python("-m", "stowplan", "demo", *arguments, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     require_table(model, 4, done.stdout, done.stderr)
     assert list(tmp_path.iterdir()) == []

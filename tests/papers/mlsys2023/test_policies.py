@@ -232,7 +232,7 @@ def test_segments_keep_about_the_root() -> None:
 
 
 @given(seeds, st.integers(10, 60))
-@settings(settings.get_profile("dear"))
+@settings(settings.get_profile("dearest"))
 def test_the_least_peak_is_at_most_that_of_segments(seed: int, layers: int) -> None:
     graph = chain_net(layers, seed)
     ways = [segments(Storages(graph), count) for count in range(2, 9)]

@@ -40,7 +40,10 @@ def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
     assert -unseen <= traced - recorded <= 0.01 * traced + OBJECTS
 
 
-@pytest.mark.parametrize("name", ONE_PEAK)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == "text_rnn" else ()) for name in ONE_PEAK],
+)
 def test_the_live_peak_of_small_programs_is_tracemalloc_s(name: str) -> None:
     recorded, traced = peaks(*command(name))
     assert 0 <= traced - recorded <= 0.01 * traced + OBJECTS
