@@ -8,6 +8,7 @@ it returns is validated by the caller.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -93,18 +94,23 @@ class Registry(dict[str, S]):
         self._choice = choice
         self._former = former or {}
 
+    def names(self) -> list[str]:
+        """Return the names of all solvers, sorted; none is imported for that."""
+        return sorted({*self, *(point.name for point in self._offered())})
+
     def load(self) -> Registry[S]:
-        """Import the modules of all entry points, and return self: now every solver is in it."""
+        """Import the modules of all entry points, and return self; one that fails is left out, with a warning."""
         for point in self._offered():
-            point.load()
+            try:
+                point.load()
+            except Exception as error:
+                warnings.warn(f"the solver {point.name} is left out: {point.value}: {error}", stacklevel=2)
         return self
 
-    def _offered(self, *names: str) -> Iterator[EntryPoint]:
+    def _offered(self) -> Iterator[EntryPoint]:
         from importlib.metadata import entry_points
 
-        for point in entry_points(group=self._group):
-            if point.name not in self and (not names or point.name in names):
-                yield point
+        return (point for point in entry_points(group=self._group) if point.name not in self)
 
     def register(self, name: str) -> Callable[[S], S]:
         """Register the decorated function as a solver, for this process.
@@ -132,12 +138,15 @@ class Registry(dict[str, S]):
             Listing the names that exist.
         """
         name = self._former.get(name, name)
-        for point in () if name in self else self._offered(name):
+        for point in [] if name in self else [one for one in self._offered() if one.name == name]:
             point.load()
+            if name not in self:
+                raise UnknownSolverError(
+                    f"{point.value} registers no solver {name!r}, as an entry point says"
+                )
         if name in self:
             return name
-        offered = {point.name for point in self._offered()}
-        known = ", ".join([*([self._choice] if self._choice else []), *sorted({*self, *offered})])
+        known = ", ".join([*([self._choice] if self._choice else []), *self.names()])
         raise UnknownSolverError(f"there is no solver named {name!r}; expected one of: {known}")
 
     def find(self, name: str) -> S:
@@ -155,7 +164,7 @@ solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 
 Those of entry points are in it once they were asked for, or after `load`."""
 
-find, name_of, load = _solvers.find, _solvers.name_of, _solvers.load
+find, name_of, load, names = _solvers.find, _solvers.name_of, _solvers.load, _solvers.names
 
 
 def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]:

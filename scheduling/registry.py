@@ -77,4 +77,4 @@ _solvers: Registry[Solver] = Registry("stowplan.scheduling", "auto")
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""
 
-register, find, load = _solvers.register, _solvers.find, _solvers.load
+register, find, names = _solvers.register, _solvers.find, _solvers.names

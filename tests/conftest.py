@@ -54,6 +54,12 @@ for _cost, _examples in EXAMPLES.items():
 settings.load_profile("usual")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Without coverage, its plugin fails at tests that are marked `no_cover`."""
+    if config.getoption("no_cov", False) and config.pluginmanager.hasplugin("_cov"):
+        config.pluginmanager.unregister(name="_cov")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave properties of what is compiled, and the tests of what is not measured, untraced."""
     for item in items:

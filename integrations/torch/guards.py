@@ -1,7 +1,7 @@
 """What decides what a step does and no guard of PyTorch's sees: looked at before each step, or refused.
 
 ==================  ==================================================================================================
-`surroundings`      another one makes another plan: classes' forward, switches of PyTorch's backends
+`surroundings`      another one makes another plan: classes' methods, switches of PyTorch's backends
 `situation`         the same of a call's own tensors: their groups, gradients, hooks, and memory that they share
 `ELSEWHERE`         what no graph has: the step runs as plain PyTorch runs it
 ``require_...``     what no graph can have: the step is refused before anything has run
@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch._dynamo.mutation_guard import install_generation_tagging_init
+from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch.nn.modules import module as modules
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ..errors import GraphError, ScheduleError
 from .updates import are_shared, group_of
+
+install_generation_tagging_init()  # as Dynamo does where it first traces: it changes a method of nn.Module
 
 
 def situation(tensors: Sequence[Any], optimizer: torch.optim.Optimizer) -> Any:
@@ -52,14 +58,48 @@ def require_own_gradient(tensor: Any) -> None:
 def surroundings(model: nn.Module) -> Any:
     """Return what decides which operators run and no guard of PyTorch's sees."""
     flags = torch.backends.cuda
+    own = [model, *model.modules()]
+    kinds = {type(one) for one in own} | {type(value) for one in own for value in vars(one).values()}
+    classes = {one for kind in kinds for one in kind.__mro__ if one.__flags__ & _MAY_CHANGE} | {torch.Tensor}
     return (
-        frozenset((type(one), type(one).forward) for one in model.modules()),
-        (nn.Module.__call__, nn.Module._call_impl),
+        frozenset(zip(classes, map(_methods, classes), strict=True)),
         torch.backends.mkldnn.enabled,
         flags.flash_sdp_enabled(),
         flags.mem_efficient_sdp_enabled(),
         flags.math_sdp_enabled(),
     )
+
+
+def _methods(kind: type) -> tuple[Any, ...]:
+    """Return what attributes of a class are computed by, with the code of functions. Data have guards of PyTorch's."""
+    found: list[Any] = []
+    for value in vars(kind).values():
+        if isinstance(value, FunctionType):
+            found += (value, value.__code__)
+        elif hasattr(type(value), "__get__") and getattr(type(value), "__hash__", None) is object.__hash__:
+            function = getattr(value, "__func__", getattr(value, "fget", None))
+            found += (value, getattr(function, "__code__", None))
+    return tuple(found)
+
+
+_MAY_CHANGE = 1 << 9
+"""Of a type's ``__flags__``: Py_TPFLAGS_HEAPTYPE, classes that a program may assign to."""
+
+
+def require_no_effects(optimizer: torch.optim.Optimizer) -> None:
+    """Raise if the forward pass that Dynamo is at does what it would do after the step, which has updated by then."""
+    translator = InstructionTranslator.current_tx()
+    effects = translator.output.side_effects
+    if effects.tensor_hooks:
+        raise GraphError(
+            "forward hangs a hook on the gradient of a tensor that the step reads; expected it before the step"
+        )
+    groups, states = optimizer.param_groups, optimizer.state
+    own = {id(one) for one in (groups, states, *groups, *states.values())}
+    if any(key in own and effects.is_modified(one) for key, one in effects.id_to_variable.items()):
+        raise GraphError(
+            "forward writes on the optimizer's state or options, or reads state that is not there; expected neither"
+        )
 
 
 def require_no_autocast() -> None:
@@ -91,6 +131,12 @@ def require_alone(model: nn.Module) -> None:
     """Raise if gradients are reduced over processes as they come: by what no graph has."""
     kinds = {type(one).__name__ for one in (*model.modules(), *model.parameters())}
     wrapped = next((name for name in _DISTRIBUTED if name in kinds), None)
+    made = next((name for name, one in model.named_modules() if isinstance(one, _COMPILED)), None)
+    if made is not None:
+        raise GraphError(
+            f"{made or 'the model'} is compiled or a script, and may compute otherwise than its Python code; expected "
+            "the module itself"
+        )
     if any(torch.nn.parameter.is_lazy(one) for one in (*model.parameters(), *model.buffers())):
         raise GraphError(
             "the model has lazy modules, which make their parameters in forward; expected one call of it before"
@@ -102,4 +148,5 @@ def require_alone(model: nn.Module) -> None:
         )
 
 
+_COMPILED = (OptimizedModule, torch.jit.ScriptModule)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel", "DTensor")

@@ -33,7 +33,14 @@ from ..scheduling.solve import Solution
 from .budgets import Within
 from .capture import Captured, LimitReachedError
 from .evictions import Evict
-from .guards import ELSEWHERE, require_alone, require_no_autocast, situation, surroundings
+from .guards import (
+    ELSEWHERE,
+    require_alone,
+    require_no_autocast,
+    require_no_effects,
+    situation,
+    surroundings,
+)
 from .plans import Plan, Planner, StepStats
 from .trial import differences
 from .updates import BeforeUpdate, layout_of, left, reason_against_early, require_served, update_all
@@ -246,7 +253,9 @@ class ScheduledTraining:
             "hooks on the optimizer have changed": reason_against_early(
                 self._optimizer, self._planner.before
             ),
-            "a module's class, or a setting of PyTorch's backends, has changed": surroundings(self._model),
+            "a class, a method of it, or a setting of PyTorch's backends has changed": surroundings(
+                self._model
+            ),
         }
         self._key = tuple(unseen.values())
         if self._key not in self._frames:
@@ -263,6 +272,7 @@ class ScheduledTraining:
         """Plan a graph of Dynamo's; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
+        require_no_effects(self._optimizer)
         reason = self._frames[self._key].reason or self._reason
         plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
         training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good

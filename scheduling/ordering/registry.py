@@ -66,4 +66,4 @@ _solvers: Registry[Solver] = Registry("stowplan.ordering")
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only."""
 
-register, find, load = _solvers.register, _solvers.find, _solvers.load
+register, find, names = _solvers.register, _solvers.find, _solvers.names

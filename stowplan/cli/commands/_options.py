@@ -100,9 +100,9 @@ def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
 
 
 def _packing_solvers() -> Iterable[str]:
-    from ...packing.registry import load
+    from ...packing.registry import names
 
-    return ("auto", *load())
+    return ("auto", *names())
 
 
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))

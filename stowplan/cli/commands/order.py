@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def _solvers() -> Iterable[str]:
-    from ...scheduling.ordering.registry import load
+    from ...scheduling.ordering.registry import names
 
-    return load()
+    return names()
 
 
 @reporter(

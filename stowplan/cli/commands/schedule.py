@@ -25,9 +25,9 @@ _LISTED = 10  # values in the lists of the largest
 
 
 def _solvers() -> Iterable[str]:
-    from ...scheduling.registry import load
+    from ...scheduling.registry import names
 
-    return ("auto", *load())
+    return ("auto", *names())
 
 
 @reporter(

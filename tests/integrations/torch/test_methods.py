@@ -1,0 +1,164 @@
+"""Programs that change a class between steps, and forward passes with effects that no graph has."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
+
+import torch
+from torch import Tensor, nn
+
+from stowplan.errors import GraphError
+from stowplan.torch import schedule
+
+
+def bits(tensors: Any) -> list[bytes]:
+    return [one.detach().numpy().tobytes() for one in tensors]
+
+
+class Scale:
+    """What a model keeps, and no module."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def make(seed: int = 0) -> Any:
+    """A model of a class of its own, with methods of each kind, and of a base of its own."""
+    torch.manual_seed(seed)
+
+    def block(self: Any, x: Tensor) -> Tensor:
+        return self.first(x).tanh() * self.factor
+
+    class Base(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 4)
+            self.scale = type("Scale", (Scale,), {})()
+
+        def inherited(self, x: Tensor) -> Tensor:
+            return x.sin()
+
+        def __getattr__(self, name: str) -> Any:
+            return 1.0 if name == "factor" else super().__getattr__(name)
+
+    class Net(Base):
+        @classmethod
+        def shifted(cls, x: Tensor) -> Tensor:
+            return x + 1
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale(self.second(self.inherited(self.shifted(self.block(x)))))
+
+    Net.block = block
+    return Net()
+
+
+def other_code(model: Any) -> None:
+    model.block.__func__.__code__ = (lambda self, x: self.first(x).relu()).__code__
+
+
+PATCHES: dict[str, Callable[[Any], None]] = {
+    "method": lambda model: setattr(type(model), "block", lambda self, x: self.first(x).relu()),
+    "class method": lambda model: setattr(type(model), "shifted", classmethod(lambda cls, x: x + 2)),
+    "call": lambda model: setattr(type(model), "__call__", lambda self, x: nn.Module.__call__(self, x) * 2),
+    "attributes": lambda model: setattr(
+        type(model),
+        "__getattr__",
+        lambda self, name: 3.0 if name == "factor" else nn.Module.__getattr__(self, name),
+    ),
+    "base": lambda model: setattr(type(model).__base__, "inherited", lambda self, x: x.cos()),
+    "code": other_code,
+    "object": lambda model: setattr(type(model.scale), "__call__", lambda self, x: x * 3),
+}
+
+
+def trained(patch: Callable[[Any], None], scheduled: bool) -> tuple[list[Any], Any]:
+    torch._dynamo.reset()
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    training = schedule(model, optimizer, lambda model, x: model(x).square().mean()) if scheduled else None
+    found = []
+    for step in range(4):
+        if step == 2:
+            patch(model)
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(step))
+        if training is None:
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        else:
+            loss = training.step(x)
+        found.append(bits([loss.detach(), *model.parameters()]))
+    return found, training
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_another_method_of_a_class_makes_another_plan(name: str) -> None:
+    expected, _ = trained(PATCHES[name], scheduled=False)
+    found, training = trained(PATCHES[name], scheduled=True)
+    assert found == expected
+    assert [plan.reason for plan in training.plans][1:] == [
+        "a class, a method of it, or a setting of PyTorch's backends has changed"
+    ]
+
+
+def test_another_method_of_tensors_makes_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def patch(_: Any) -> None:
+        monkeypatch.setattr(torch.Tensor, "sin", lambda x: torch.cos(x))
+
+    expected, _ = trained(patch, scheduled=False)
+    monkeypatch.undo()
+    found, training = trained(patch, scheduled=True)
+    assert found == expected
+    assert len(training.plans) == 2
+
+
+def hangs_a_hook(model: Any, optimizer: Any, x: Tensor) -> Tensor:
+    model.first.weight.register_hook(lambda gradient: gradient * 2)
+    return model(x).square().mean()
+
+
+def reads_state(model: Any, optimizer: Any, x: Tensor) -> Tensor:
+    momenta = [optimizer.state[one].get("momentum_buffer") for one in model.parameters()]
+    return model(x).square().mean() + sum(one.sum() for one in momenta if one is not None)
+
+
+def writes_options(model: Any, optimizer: Any, x: Tensor) -> Tensor:
+    optimizer.param_groups[0]["lr"] = 0.5
+    return model(x).square().mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (hangs_a_hook, "forward hangs a hook on the gradient of a tensor"),
+        (reads_state, "forward writes on the optimizer's state or options"),
+        (writes_options, "forward writes on the optimizer's state or options"),
+    ],
+)
+def test_effects_that_come_after_the_update_are_refused(loss: Callable[..., Tensor], reason: str) -> None:
+    torch._dynamo.reset()
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    before = copy.deepcopy([*model.parameters()])
+    training = schedule(model, optimizer, lambda model, x: loss(model, optimizer, x))
+    with pytest.raises(GraphError, match=reason):
+        training.step(torch.ones(6, 4))
+    assert bits(before) == bits([*model.parameters()])
+    assert not model.first.weight._backward_hooks
+
+
+@pytest.mark.parametrize("made", [torch.compile, torch.jit.script])
+def test_parts_that_are_compiled_are_refused(made: Callable[[nn.Module], nn.Module]) -> None:
+    torch._dynamo.reset()
+    model = nn.Sequential(made(nn.Linear(4, 4)), nn.Tanh())
+    training = schedule(model, torch.optim.SGD(model.parameters(), 0.1), lambda model, x: model(x).mean())
+    with pytest.raises(GraphError, match="0 is compiled or a script"):
+        training.step(torch.ones(6, 4))
