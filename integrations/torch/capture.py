@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 from weakref import proxy
@@ -31,6 +32,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchDynamoException
+from torch.distributions import Distribution
 from torch.fx import Graph, GraphModule, Node
 
 from ..errors import GraphError, StowplanError
@@ -60,6 +62,17 @@ _LOGGED = ("debug", "info", "warning", "error", "exception", "critical", "log", 
 
 Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
+
+
+@contextmanager
+def _unvalidated() -> Iterator[None]:
+    """Have `torch.distributions` check no values, as Dynamo does for good once it has traced: afterwards as before."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
 
 
 class LimitReachedError(Exception):
@@ -104,12 +117,13 @@ class Captured:
         self.reason: str | None = None
         self._function, self._backend, self._strict = function, backend, strict
         self._lines: dict[str, None] = {}  # that ask
-        self._compiled = torch._dynamo.optimize(
-            lambda module, inputs: captured._make(module, inputs),
-            nopython=True,
-            dynamic=False,
-            guard_fail_fn=lambda failure: captured._failed(failure),
-        )(own)
+        with _unvalidated():
+            self._compiled = torch._dynamo.optimize(
+                lambda module, inputs: captured._make(module, inputs),
+                nopython=True,
+                dynamic=False,
+                guard_fail_fn=lambda failure: captured._failed(failure),
+            )(own)
 
     def __call__(self, *args: Any) -> Any:
         """Run what was made for such a call; make it first, if there is nothing yet.
@@ -128,6 +142,7 @@ class Captured:
             with (
                 compile_lock,  # as long as another thread traces, Dynamo refuses to run anything
                 torch._dynamo.config.patch(GUARDS | {"ignore_logging_functions": logged}),
+                _unvalidated(),
                 noting(self._lines),
             ):
                 return self._compiled(*args)

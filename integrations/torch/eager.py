@@ -1,12 +1,13 @@
 """A captured graph's operators, so that they give the bits of the program outside of a graph.
 
-AOTAutograd differs from eager PyTorch in four things, each of which changes last bits:
+AOTAutograd differs from eager PyTorch in five things, which change last bits, or miss an error:
 
 - It decomposes some composite operators (dropout, upsampling, recurrent layers) in Python. While it traces here, it
   does not.
 - Random numbers of ``bernoulli_`` come in the memory order of what is written, those of its functional form do not.
 - Autocast casts a parameter once for all its readers, whose gradients then meet in few bits. In a graph each reader has
   a cast of its own.
+- ``one_hot`` looks at its classes, which have no values while AOTAutograd traces.
 - What is written in place into a tensor that has gaps (a part of another) keeps the layout, and exponentials and sums
   depend on it. The functional operator's result has none.
 """
@@ -47,6 +48,20 @@ LIBRARY.impl(
 )
 WITH_GAPS = torch.ops.stowplan.with_gaps.default
 
+LIBRARY.define("classes(Tensor self, int most) -> Tensor")
+
+
+def _classes(given: torch.Tensor, most: int) -> torch.Tensor:
+    if given.numel() and int(given.min()) < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if given.numel() and int(given.max()) >= most:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    return given.clone()
+
+
+LIBRARY.impl("classes", _classes, "CompositeExplicitAutograd")
+LIBRARY.impl("classes", lambda given, most: torch.empty_like(given), "Meta")
+
 LAYOUT = "stowplan_strides"
 """Annotation of a node whose result has been written into a tensor with gaps: that one's strides."""
 
@@ -84,7 +99,17 @@ class _AsEager(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, *args: Any) -> Any:
         with no_python_dispatcher(), _Layouts():
-            return Interpreter(self.module).run(*args)
+            return _Checking(self.module).run(*args)
+
+
+class _Checking(Interpreter):  # type: ignore[misc]
+    """Runs `one_hot` as outside of a graph, where it looks at the classes."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target in (torch.nn.functional.one_hot, torch._C._nn.one_hot):
+            given, most = (*args, *kwargs.values())[:2]
+            return super().call_function(target, (torch.ops.stowplan.classes(given, most), most), {})
+        return super().call_function(target, args, kwargs)
 
 
 class _Layouts(TorchDispatchMode):  # type: ignore[misc]

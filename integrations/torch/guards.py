@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -86,8 +87,11 @@ _MAY_CHANGE = 1 << 9
 """Of a type's ``__flags__``: Py_TPFLAGS_HEAPTYPE, classes that a program may assign to."""
 
 
-def require_no_effects(optimizer: torch.optim.Optimizer) -> None:
-    """Raise if the forward pass that Dynamo is at does what it would do after the step, which has updated by then."""
+def require_no_effects(optimizer: torch.optim.Optimizer, *, calls_program: bool) -> None:
+    """Raise if the forward pass that Dynamo is at does what it would do after the step, which has updated by then.
+
+    Warn where the update calls functions of the program's, which would see what forward writes in plain PyTorch.
+    """
     translator = InstructionTranslator.current_tx()
     effects = translator.output.side_effects
     if effects.tensor_hooks:
@@ -99,6 +103,14 @@ def require_no_effects(optimizer: torch.optim.Optimizer) -> None:
     if any(key in own and effects.is_modified(one) for key, one in effects.id_to_variable.items()):
         raise GraphError(
             "forward writes on the optimizer's state or options, or reads state that is not there; expected neither"
+        )
+    written = [one for one in effects.id_to_variable.values() if one.source and effects.is_modified(one)]
+    if calls_program and written:
+        names = ", ".join(sorted({one.source.name for one in written}))
+        warnings.warn(
+            f"stowplan: forward writes on Python objects ({names}); before_update and hooks on the optimizer see "
+            "them as they were before the step",
+            stacklevel=2,
         )
 
 
@@ -123,6 +135,10 @@ ELSEWHERE: dict[str, Callable[[], bool]] = {
         not one.ignore_compile_internals() for one in _get_current_dispatch_mode_stack()
     ),
     "torch.compile is off": lambda: bool(torch._dynamo.config.disable),
+    "torch.compiler.set_stance leaves graphs out": lambda: (
+        torch._dynamo.eval_frame._stance.stance != "default"
+    ),
+    "anomalies are looked for": torch.is_anomaly_enabled,
 }
 """What no graph of a step has, around the step."""
 

@@ -3,7 +3,7 @@
 ==============  ====================================================================================================
 ``is_name``     a node that makes no bytes: a view, or one of several results
 ``is_in_place`` a functional node that may write on its first argument, which nothing else takes
-``is_random``   a node that draws random numbers
+``is_random``   a node that draws random numbers; ``is_foreign``: one that might
 ==============  ====================================================================================================
 
 AOTAutograd makes every write in place an operator with a result of its own. Where an operator has a form in place, and
@@ -89,6 +89,12 @@ def is_random(node: Node) -> bool:
     """Whether a node draws random numbers."""
     tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
     return torch.Tag.nondeterministic_seeded in tags
+
+
+def is_foreign(node: Node) -> bool:
+    """Whether a node's operator is none of PyTorch's own: it may draw or count, and say nothing of it."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "stowplan")
 
 
 def is_on_host(node: Node) -> bool:

@@ -195,7 +195,10 @@ class ScheduledTraining:
     def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Plan | None]:
         """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
         require_no_autocast()
-        kind = next((type(one) for one in pytree.tree_leaves(batch) if isinstance(one, np.generic)), None)
+        kind = next(
+            (type(one) for one in pytree.tree_leaves(batch) if isinstance(one, (np.generic, np.ndarray))),
+            None,
+        )
         if kind is not None:
             raise GraphError(
                 f"the batch has a {kind.__name__} of NumPy's in it; expected tensors and Python's numbers"
@@ -272,7 +275,8 @@ class ScheduledTraining:
         """Plan a graph of Dynamo's; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
-        require_no_effects(self._optimizer)
+        calls_program = reason_against_early(self._optimizer, self._planner.before) is not None
+        require_no_effects(self._optimizer, calls_program=calls_program)
         reason = self._frames[self._key].reason or self._reason
         plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
         training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good

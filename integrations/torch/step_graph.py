@@ -40,6 +40,7 @@ from .nodes import (
     BATCH_NORM,
     PHASE,
     argument,
+    is_foreign,
     is_in_place,
     is_name,
     is_random,
@@ -186,7 +187,7 @@ class _Reader:
 
         self.name(node, number_of)
         writes = list(dict.fromkeys([*changed, *self.values_of(node)]))
-        draws = is_random(node)
+        draws = is_random(node) or is_foreign(node)
         after = self.hazards.of(
             number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=draws
         )

@@ -170,11 +170,20 @@ def layout_of(optimizer: optim.Optimizer) -> Any:
         (
             tuple((id(one), one.grad is not None) for one in group["params"]),
             tuple(
-                (name, bool(one)) for name, one in group.items() if name not in ("params", "lr", "initial_lr")
+                (name, _is_set(one))
+                for name, one in group.items()
+                if name not in ("params", "lr", "initial_lr")
             ),
         )
         for group in optimizer.param_groups
     )
+
+
+def _is_set(option: Any) -> Any:
+    try:
+        return bool(option)
+    except (RuntimeError, ValueError):  # several numbers, of which PyTorch's optimizers have none
+        return id(option)
 
 
 def are_shared(optimizer: optim.Optimizer, inputs: Sequence[torch.Tensor]) -> bool:

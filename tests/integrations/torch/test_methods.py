@@ -13,8 +13,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 import torch
 from torch import Tensor, nn
 
-from stowplan.errors import GraphError
-from stowplan.torch import schedule
+from stowplan.errors import BudgetError, GraphError, ScheduleError
+from stowplan.torch import measure, schedule
 
 
 def bits(tensors: Any) -> list[bytes]:
@@ -162,3 +162,88 @@ def test_parts_that_are_compiled_are_refused(made: Callable[[nn.Module], nn.Modu
     training = schedule(model, torch.optim.SGD(model.parameters(), 0.1), lambda model, x: model(x).mean())
     with pytest.raises(GraphError, match="0 is compiled or a script"):
         training.step(torch.ones(6, 4))
+
+
+def test_operators_of_others_run_once() -> None:
+    @torch.library.custom_op("stowplan_test::noisy", mutates_args=())
+    def noisy(x: Tensor) -> Tensor:
+        return x + torch.rand_like(x)
+
+    noisy.register_fake(torch.empty_like)
+    noisy.register_autograd(lambda context, gradient: gradient)
+    model = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4))
+
+    def loss(model: Any, x: Tensor) -> Tensor:
+        return model[2:](noisy(model[1](noisy(model[0](x))))).square().mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    training = schedule(model, optimizer, loss)
+    peak = training.plan(torch.ones(256, 4)).peak
+    for share in (1.0, 0.9, 0.8):
+        try:
+            tight = schedule(model, optimizer, loss, budget=int(peak * share))
+            assert tight.differences(torch.ones(256, 4)) == []
+        except BudgetError:
+            break
+    assert share < 1.0
+
+
+def test_classes_out_of_range_raise_as_in_plain_pytorch() -> None:
+    model = nn.Linear(4, 3)
+    before = bits(model.parameters())
+    training = schedule(
+        model,
+        torch.optim.SGD(model.parameters(), 0.1),
+        lambda model, x, y: (model(x) - nn.functional.one_hot(y, 3)).square().mean(),
+    )
+    for wrong, reason in ((3, "smaller than num_classes"), (-1, "non-negative")):
+        with pytest.raises(RuntimeError, match=reason):
+            training.step(torch.ones(1, 4), torch.tensor([wrong]))
+    assert bits(model.parameters()) == before
+    training.step(torch.ones(1, 4), torch.tensor([2]))
+
+
+def test_distributions_check_their_values_afterwards() -> None:
+    training = schedule(*(lambda model: (model, torch.optim.SGD(model.parameters(), 0.1)))(nn.Linear(4, 1)))
+    training.step(torch.ones(1, 4))
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        torch.distributions.Normal(0.0, -1.0)
+
+
+@pytest.mark.parametrize("make_one", [lambda p: torch.optim.RAdam(p), lambda p: torch.optim.ASGD(p, t0=2)])
+def test_updates_that_take_more_later_keep_to_the_budget(make_one: Callable[[Any], Any]) -> None:
+    model = nn.Linear(300, 300)
+    training = schedule(model, make_one(model.parameters()), lambda model, x: model(x).square().mean())
+    x = torch.ones(2, 300)
+    for _ in range(8):
+        training.step(x)
+    assert training.stats is not None
+    assert measure(training.step, x).peak <= training.stats.peak - training.stats.resident
+
+
+def test_anomalies_and_stances_run_plainly() -> None:
+    model = nn.Linear(4, 1)
+    training = schedule(model, torch.optim.SGD(model.parameters(), 0.1), strict=True)
+    x = torch.ones(1, 4)
+    with (
+        torch.autograd.set_detect_anomaly(True),
+        pytest.raises(ScheduleError, match="anomalies are looked for"),
+    ):
+        training.step(x)
+    with torch.compiler.set_stance("force_eager"), pytest.raises(ScheduleError, match="set_stance"):
+        training.step(x)
+
+
+def test_a_callback_that_sees_what_forward_writes_warns() -> None:
+    class Counting(nn.Linear):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return super().forward(x)
+
+    model = Counting(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    training = schedule(model, optimizer, before_update=lambda: None)
+    with pytest.warns(UserWarning, match="forward writes on Python objects"):
+        training.step(torch.ones(1, 4))
