@@ -108,7 +108,7 @@ def _packing_solvers() -> Iterable[str]:
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))
 solver_option = solver_option_of(_packing_solvers)
 time_limit_option = click.option(
-    "--time-limit", type=click.FloatRange(min=0), help="Most seconds for solvers that could go on."
+    "--time-limit", type=click.FloatRange(min=0), help="Seconds at most, for solvers that keep improving."
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most."

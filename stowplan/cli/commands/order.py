@@ -37,7 +37,7 @@ def _solvers() -> Iterable[str]:
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="Most seconds for solvers that could go on.",
+    help="Seconds at most, for solvers that keep improving.",
 )
 @click.option("--plot", type=Picture(), help="Write a picture of the live bytes in both orders (PNG or SVG).")
 def order(
