@@ -249,7 +249,7 @@ class ScheduledTraining:
     def _frame(self) -> Captured:
         """Return the function of the step that fits what no guard of PyTorch's sees."""
         unseen = {
-            "gradients are to add up, or no longer": self._accumulates,
+            "the step now adds to earlier gradients, or no longer does": self._accumulates,
             "the optimizer's parameters, their gradients or its options have changed": layout_of(
                 self._optimizer
             ),
