@@ -2,6 +2,7 @@
 
 ==================  ==================================================================================================
 `surroundings`      another one makes another plan: classes' methods, switches of PyTorch's backends
+`traced_methods`    the same of other classes that the graph has methods of
 `situation`         the same of a call's own tensors: their groups, gradients, hooks, and memory that they share
 `ELSEWHERE`         what no graph has: the step runs as plain PyTorch runs it
 ``require_...``     what no graph can have: the step is refused before anything has run
@@ -63,7 +64,7 @@ def surroundings(model: nn.Module) -> Any:
     kinds = {type(one) for one in own} | {type(value) for one in own for value in vars(one).values()}
     classes = {one for kind in kinds for one in kind.__mro__ if one.__flags__ & _MAY_CHANGE} | {torch.Tensor}
     return (
-        frozenset(zip(classes, map(_methods, classes), strict=True)),
+        frozenset(zip(classes, map(methods, classes), strict=True)),
         torch.backends.mkldnn.enabled,
         flags.flash_sdp_enabled(),
         flags.mem_efficient_sdp_enabled(),
@@ -71,7 +72,31 @@ def surroundings(model: nn.Module) -> Any:
     )
 
 
-def _methods(kind: type) -> tuple[Any, ...]:
+def traced_methods() -> dict[type, tuple[Any, ...]]:
+    """Return the program's classes of which the graph that Dynamo is at has methods, and their subclasses.
+
+    With what `methods` says of each now. A walk over all classes there are: some hundredths of a second.
+    """
+    traced = set(InstructionTranslator.current_tx().output.traced_code)
+    found: dict[type, tuple[Any, ...]] = {}
+
+    def look(kind: type, *, is_below: bool) -> None:
+        if kind in seen or kind in found:
+            return
+        seen.add(kind)
+        is_traced = is_below or not traced.isdisjoint(methods(kind))
+        if is_traced and not str(kind.__module__).startswith("torch."):
+            found[kind] = methods(kind)
+        below: list[type] = type.__subclasses__(kind)
+        for one in below:
+            look(one, is_below=kind in found)
+
+    seen: set[type] = set()
+    look(object, is_below=False)
+    return found
+
+
+def methods(kind: type) -> tuple[Any, ...]:
     """Return what attributes of a class are computed by, with the code of functions. Data have guards of PyTorch's."""
     found: list[Any] = []
     for value in vars(kind).values():

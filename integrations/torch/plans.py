@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -81,6 +82,7 @@ class Plan:
     arguments: list[
         Any
     ]  # the tensors of the step that runs, which is which parameter is known from these alone
+    methods: Mapping[type, Any] = field(default_factory=dict)
 
     def __call__(self, *args: Any) -> Any:
         """Run the step, on these tensors."""

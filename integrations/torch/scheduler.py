@@ -35,11 +35,13 @@ from .capture import Captured, LimitReachedError
 from .evictions import Evict
 from .guards import (
     ELSEWHERE,
+    methods,
     require_alone,
     require_no_autocast,
     require_no_effects,
     situation,
     surroundings,
+    traced_methods,
 )
 from .plans import Plan, Planner, StepStats
 from .trial import differences
@@ -265,7 +267,9 @@ class ScheduledTraining:
             require_alone(self._model)
             other = [what for what, one in unseen.items() if self._unseen.get(what, one) != one]
             self._reason = " and ".join(other) or (
-                "gradients, hooks or memory that is shared have changed" if self._plans else "the first step"
+                "gradients, hooks, methods or memory that is shared have changed"
+                if self._plans
+                else "the first step"
             )
             self._frames[self._key] = Captured(_loss_of, self._make, strict=self._strict)
         self._unseen = unseen
@@ -279,13 +283,15 @@ class ScheduledTraining:
         require_no_effects(self._optimizer, calls_program=calls_program)
         reason = self._frames[self._key].reason or self._reason
         plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
+        plan.methods = traced_methods()
         training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good
         self._plans.append(plan)
         return lambda *args: training._call(number, args)
 
     def _call(self, number: int, args: tuple[Any, ...]) -> Any:
         plan = self._plans[number]
-        if situation(args, self._optimizer) != plan.situation:
+        is_as_traced = all(methods(kind) == before for kind, before in plan.methods.items())
+        if not is_as_traced or situation(args, self._optimizer) != plan.situation:
             raise _Stale
         self._latest = plan
         if self._only_plans:

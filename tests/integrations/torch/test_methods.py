@@ -109,6 +109,35 @@ def test_another_method_of_a_class_makes_another_plan(name: str) -> None:
     ]
 
 
+class Table:
+    """No module, and no module keeps it."""
+
+    def __getitem__(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Below(Table):
+    pass
+
+
+@pytest.mark.parametrize(("kind", "changed"), [(Table, Table), (Below, Table), (Below, Below)])
+def test_another_method_of_a_class_that_the_loss_uses(
+    kind: type, changed: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = kind()
+    model = nn.Linear(4, 2)
+    training = schedule(
+        model, torch.optim.SGD(model.parameters(), 0.1), lambda model, x: table[model(x)].square().mean()
+    )
+    x = torch.ones(3, 4)
+    for _ in range(2):
+        training.step(x)
+    monkeypatch.setattr(changed, "__getitem__", lambda self, x: x * 3, raising=False)
+    expected = table[model(x)].square().mean().detach()
+    assert torch.equal(training.step(x), expected)
+    assert len(training.plans) == 2
+
+
 def test_another_method_of_tensors_makes_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     def patch(_: Any) -> None:
         monkeypatch.setattr(torch.Tensor, "sin", lambda x: torch.cos(x))
