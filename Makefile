@@ -2,6 +2,7 @@
 #
 #   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
 #   make test       the tests, with coverage (fails under 90 %)                      TEST="-k pack" passes options
+#                   ROOM=prediction: those of one room, without coverage
 #   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or half an hour with QUICK=1; goes on
@@ -32,6 +33,7 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?=
 TEST ?=
+ROOM ?=
 QUICK ?=
 EXPERIMENTS ?=
 OPERATIONS ?= 1_000_000
@@ -89,7 +91,8 @@ demo: $(VENV)/.demo
 	@$(BIN)/stowplan demo $(DEMO)
 
 test: $(VENV)/.development
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov --cov-report=term --cov-fail-under=90 $(TEST)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" \
+		$(if $(ROOM),--no-cov tests/$(ROOM),--cov --cov-report=term --cov-fail-under=90) $(TEST)
 
 thorough: $(VENV)/.development
 	STOWPLAN_HYPOTHESIS=thorough $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
