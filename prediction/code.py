@@ -82,7 +82,7 @@ def _kinds(node: ast.AST) -> Iterator[str]:
 
 
 def fingerprint(function: Callable[..., Any]) -> list[str]:
-    """Return what its laws depend on: its code, that of its module's functions that it names, and versions."""
+    """Return what its laws and the lines that they name depend on: code, where it stands, and versions."""
     from .._version import __version__
 
     parts = [f"python {sys.version}", f"stowplan {__version__}", name_in_module(function)]
@@ -91,6 +91,7 @@ def fingerprint(function: Callable[..., Any]) -> list[str]:
             constants = [value for value in code.co_consts if not isinstance(value, types.CodeType)]
             parts.append(repr((code.co_code, code.co_names, code.co_varnames, constants)))
         parts.append(repr((one.__defaults__, one.__kwdefaults__)))
+        parts.append(f"{one.__code__.co_filename}:{one.__code__.co_firstlineno}")  # which messages name
         for value in named:
             module = (
                 value

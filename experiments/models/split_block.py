@@ -22,7 +22,7 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import numpy as np
 
-from stowplan.chainer.rerun import trust
+from stowplan.chainer import trust
 from stowplan.papers.mlsys2023 import parallel
 from stowplan.papers.mlsys2023.parallel import Ranks
 
