@@ -64,15 +64,19 @@ Call = Callable[..., Any]
 Rewrite = Callable[[GraphModule], GraphModule]
 
 
+_checks: list[bool] = []
+"""Whether `torch.distributions` checks values outside of what traces; under Dynamo's lock."""
+
+
 @contextmanager
 def _unvalidated() -> Iterator[None]:
     """Have `torch.distributions` check no values, as Dynamo does for good once it has traced: afterwards as before."""
-    before = Distribution._validate_args
+    _checks.append(Distribution._validate_args)
     Distribution.set_default_validate_args(False)
     try:
         yield
     finally:
-        Distribution.set_default_validate_args(before)
+        Distribution.set_default_validate_args(_checks.pop())
 
 
 class LimitReachedError(Exception):
@@ -117,7 +121,7 @@ class Captured:
         self.reason: str | None = None
         self._function, self._backend, self._strict = function, backend, strict
         self._lines: dict[str, None] = {}  # that ask
-        with _unvalidated():
+        with compile_lock, _unvalidated():
             self._compiled = torch._dynamo.optimize(
                 lambda module, inputs: captured._make(module, inputs),
                 nopython=True,
@@ -202,11 +206,13 @@ class Captured:
         def run(*args: Any) -> Any:
             if not asked.is_served:
                 raise asked
+            Distribution.set_default_validate_args(_checks[-1])
             compile_lock.release()
             try:
                 return made(*args)
             finally:
                 compile_lock.acquire()
+                Distribution.set_default_validate_args(False)
 
         return run
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -78,21 +78,24 @@ def traced_methods() -> dict[type, tuple[Any, ...]]:
     With what `methods` says of each now. A walk over all classes there are: some hundredths of a second.
     """
     traced = set(InstructionTranslator.current_tx().output.traced_code)
-    found: dict[type, tuple[Any, ...]] = {}
+    every = _below([object])
+    own = (
+        kind
+        for kind in every
+        if not traced.isdisjoint(methods(kind)) and not str(kind.__module__).startswith("torch.")
+    )
+    return {kind: methods(kind) for kind in _below(own)}
 
-    def look(kind: type, *, is_below: bool) -> None:
-        if kind in seen or kind in found:
-            return
-        seen.add(kind)
-        is_traced = is_below or not traced.isdisjoint(methods(kind))
-        if is_traced and not str(kind.__module__).startswith("torch."):
-            found[kind] = methods(kind)
-        below: list[type] = type.__subclasses__(kind)
-        for one in below:
-            look(one, is_below=kind in found)
 
-    seen: set[type] = set()
-    look(object, is_below=False)
+def _below(kinds: Iterable[type]) -> set[type]:
+    """Return classes and their subclasses."""
+    found: set[type] = set()
+    left = list(kinds)
+    while left:
+        kind = left.pop()
+        if kind not in found:
+            found.add(kind)
+            left += type.__subclasses__(kind)
     return found
 
 
