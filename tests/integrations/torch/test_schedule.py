@@ -302,7 +302,7 @@ def test_a_buffer_that_becomes_a_view_of_a_parameter_is_read_before_the_update(
     training = schedule(model, optimizer)
     assert_same(trained_on(model, lambda: training.step(batch)), expected)
     assert [one.keeps_gradients for one in training.plans] == [None, KEPT]
-    assert training.plans[1].reason == "gradients, hooks or memory that is shared have changed"
+    assert training.plans[1].reason == "gradients, hooks, methods or memory that is shared have changed"
 
 
 def test_a_hook_on_the_step_is_called_once_a_step() -> None:
