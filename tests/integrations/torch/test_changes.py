@@ -99,8 +99,8 @@ def run(seed: int, steps: int = STEPS) -> Counter[str]:
             batch, twin = plain.change(names[-1:]), scheduled.change(names[-1:])
             try:
                 expected = plain.step(batch, plainly=True)
-            except RuntimeError as error:
-                with pytest.raises((RuntimeError, StowplanError)):
+            except (RuntimeError, TypeError) as error:
+                with pytest.raises((RuntimeError, TypeError, StowplanError)):
                     scheduled.step(twin, plainly=False)
                 found[f"plain raises {type(error).__name__}"] += 1
                 break
