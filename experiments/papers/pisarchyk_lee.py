@@ -65,6 +65,6 @@ NETWORKS_NOTE = (
     "meets the bound."
 )
 OBJECTS_NOTE = (
-    "By breadth, the printed figures of MobileNet v1 and v2 do not come out: TFLite's released code gives what ours "
-    "does. In ties, which the text leaves open, min-cost flow differs on DeepLab."
+    "By breadth, the printed figures of MobileNet v1 and v2 do not come out. In ties, which the text leaves open, "
+    "min-cost flow differs on DeepLab."
 )

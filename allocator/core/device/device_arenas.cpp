@@ -110,9 +110,9 @@ void DevicePool::do_chores(Bytes size) {
   grow_arenas(size);
 }
 
-// Gives growing arenas all that they lack, where there has come to be room; else what the place of a request lacks, if
-// that is no more than upstream would take for it, and the device has not more in use then than has been live at a
-// time, and some: else the request is sheltered in what the arena has.
+// Gives growing arenas all the bytes that they lack, if the device has room for them. If not, the arena gets what the
+// place of this request lacks, provided that upstream would take no less for it and that the device then has at most
+// the live peak and `a_little` in use. Failing that, the arena's own memory shelters the request.
 void DevicePool::grow_arenas(Bytes size) {
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
@@ -127,8 +127,8 @@ void DevicePool::grow_arenas(Bytes size) {
   note_arenas(error == 0);
 }
 
-// An arena grows between steps, and while its plan is followed: in another step guests would take what it has got, and
-// stand where the plan puts what is alive elsewhere. One that had to shrink rests for a while.
+// An arena grows between steps, and in a step that follows its plan: in any other step guests would take the new
+// bytes, and lie where the plan places blocks. An arena that had to shrink does not grow for some steps.
 bool DevicePool::may_grow(LaneNumber lane) {
   Lock lock(lock_);
   const Replay& replay = lanes_.lane(lane);
