@@ -17,6 +17,7 @@ import numpy as np
 from ._core import CorePlan, PlanSet
 
 if TYPE_CHECKING:
+    from ..packing.problem import IntArray
     from ..planning import Plan
 
 _tags = itertools.count(1)
@@ -160,6 +161,14 @@ class PlanCache:
         if in_full:
             entry.revisions = 0
 
+    def drop_within(self, requested: IntArray) -> None:
+        """Throw out the plans of shorter steps that lie in a step of these requests, int64 (n,): of its inner loops."""
+        step = requested.tobytes()
+        for entry in self.held:
+            size = entry.plan.profile.size
+            if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize):
+                self._remove(entry)
+
     def _remove(self, entry: Installed) -> None:
         if self._plans.pop(entry.tag, None) is not None:
             self._plans_changed(entry.key)
@@ -167,3 +176,11 @@ class PlanCache:
     def _plans_changed(self, key: Hashable) -> None:
         self._sets.pop(key, None)
         self.arena_bytes = max((entry.plan.arena_bytes for entry in self._plans.values()), default=0)
+
+
+def _finds(text: bytes, part: bytes, unit: int) -> bool:
+    """Whether a part lies in a text of units, at the beginning of one."""
+    at = text.find(part)
+    while at > 0 and at % unit:
+        at = text.find(part, at + 1)
+    return at >= 0

@@ -187,6 +187,9 @@ class Lane:
     def _plan(self, number: int, record: Record, following: StepLog) -> None:
         """Have a record planned beside the plans that there are now."""
         log, old, keeps_results = record.log, record.departed_from, record.keeps_results
+        if self._policy.found:
+            self._cache.drop_within(log.requested)
+            old = None if old is None else self._cache.get(old.tag)
         job = PlanJob(
             log,
             # A step that keeps its results leaves nothing in the arena, so its plan has nothing to agree on.
