@@ -1,7 +1,7 @@
 """Sphinx configuration. Built with warnings as errors, and its examples run: ``make docs``.
 
-The directive ``command-help`` stands for the help of every command, ``source-module`` for the public names of a package that
-needs not be importable here, such as ``stowplan.torch`` without PyTorch.
+The directive ``command-help`` stands for the help of every command, ``reasons`` for the table of reasons, ``source-module`` for
+the public names of a package that need not be importable here, such as ``stowplan.torch`` without PyTorch.
 """
 
 import ast
@@ -52,6 +52,21 @@ class CommandHelp(Directive):
         return sections
 
 
+class Reasons(Directive):
+    """The table of reasons, as the code has it."""
+
+    def run(self):
+        from stowplan.allocator.counts import reasons_table
+
+        return _parsed(self.state, reasons_table(), "reasons")
+
+
+def _parsed(state, text, source):
+    node = nodes.container()
+    state.nested_parse(StringList(text.splitlines(), source), 0, node)
+    return node.children
+
+
 def _signature(definition):
     """Return the arguments of a function or a class, without types."""
     if isinstance(definition, ast.ClassDef):
@@ -83,9 +98,7 @@ class SourceModule(Directive):
             named = {part.name: part for part in module.body if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
             for name in (alias.name for alias in imported.names):
                 lines += self._described(named[name], "")
-        node = nodes.container()
-        self.state.nested_parse(StringList(lines, package), 0, node)
-        return node.children
+        return _parsed(self.state, "\n".join(lines), package)
 
     def _described(self, definition, indent):
         is_class = isinstance(definition, ast.ClassDef)
@@ -109,4 +122,5 @@ class SourceModule(Directive):
 def setup(app):
     """Register the directives."""
     app.add_directive("command-help", CommandHelp)
+    app.add_directive("reasons", Reasons)
     app.add_directive("source-module", SourceModule)
