@@ -1,7 +1,7 @@
 """Sphinx configuration. Built with warnings as errors, and its examples run: ``make docs``.
 
-The directive ``command-help`` stands for the help of every command, ``reasons`` for the table of reasons, ``source-module`` for
-the public names of a package that need not be importable here, such as ``stowplan.torch`` without PyTorch.
+The directive ``command-help`` stands for the help of every command, ``reasons`` for the table of reasons, and
+``source-module`` for the public names of a package that need not be importable here: ``stowplan.torch``.
 """
 
 import ast
@@ -38,6 +38,7 @@ class CommandHelp(Directive):
     """What ``stowplan COMMAND --help`` prints, a section for each command."""
 
     def run(self):
+        """Return the sections."""
         from stowplan.cli.main import COMMANDS, main
 
         sections = []
@@ -56,6 +57,7 @@ class Reasons(Directive):
     """The table of reasons, as the code has it."""
 
     def run(self):
+        """Return the table."""
         from stowplan.allocator.counts import reasons_table
 
         return _parsed(self.state, reasons_table(), "reasons")
@@ -75,11 +77,10 @@ def _signature(definition):
             return ""
         definition = made[0]
         definition.args.args = definition.args.args[1:]
-    arguments = definition.args
-    for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
-        if argument is not None:
+    for argument in ast.walk(definition.args):
+        if isinstance(argument, ast.arg):
             argument.annotation = None
-    return f"({ast.unparse(arguments)})"
+    return f"({ast.unparse(definition.args)})"
 
 
 class SourceModule(Directive):
@@ -88,6 +89,7 @@ class SourceModule(Directive):
     required_arguments = 1
 
     def run(self):
+        """Return the descriptions."""
         package = self.arguments[0]
         folder = Path(__file__).resolve().parents[1].joinpath(*package.split("."))
         lines = [f".. py:currentmodule:: {package}", ""]
@@ -95,7 +97,9 @@ class SourceModule(Directive):
             if not isinstance(imported, ast.ImportFrom) or imported.level != 1:
                 continue
             module = ast.parse((folder / f"{imported.module}.py").read_text(encoding="utf-8"))
-            named = {part.name: part for part in module.body if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
+            named = {
+                part.name: part for part in module.body if isinstance(part, (ast.FunctionDef, ast.ClassDef))
+            }
             for name in (alias.name for alias in imported.names):
                 lines += self._described(named[name], "")
         return _parsed(self.state, "\n".join(lines), package)
@@ -103,13 +107,12 @@ class SourceModule(Directive):
     def _described(self, definition, indent):
         is_class = isinstance(definition, ast.ClassDef)
         kind = "class" if is_class else "method" if indent else "function"
-        decorators = [ast.unparse(decorator) for decorator in getattr(definition, "decorator_list", [])]
-        if "property" in decorators:
+        if any(ast.unparse(decorator) == "property" for decorator in definition.decorator_list):
             kind = "attribute"
         yield f"{indent}.. py:{kind}:: {definition.name}{'' if kind == 'attribute' else _signature(definition)}"
         yield ""
         inner = indent + "   "
-        config = self.state.document.settings.env.app.config
+        config = self.state.document.settings.env.config
         text = str(NumpyDocstring(ast.get_docstring(definition) or "", config, what=kind))
         yield from (inner + line if line else "" for line in text.splitlines())
         yield ""

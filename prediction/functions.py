@@ -217,12 +217,12 @@ def predict(
     What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
     take. A switch of the algorithm at a size beyond those tried cannot be seen either.
 
-    Each axis of the arguments is a length of its own, as long as the function takes such arrays; else axes of equal length
-    in the example are tied: ``x @ y`` has three lengths. Short axes are fixed, and learned again at other lengths. Lengths
-    are doubled until the large blocks of each line have 256 KiB, from which on NumPy computes in place; or the arguments 4
-    MiB, the peak 32 MiB, or until a run makes 16,384 blocks. The function runs again on the same values, and on others:
-    mirrored, unevenly spread, scaled. The live bytes at each allocation are whole-number polynomials of the lengths, which
-    three more shapes check to the byte, or up to a rounding (``n // 2``).
+    Each axis of the arguments is a length of its own, as long as the function takes such arrays; else axes of equal
+    length in the example are tied: ``x @ y`` has three lengths. Short axes are fixed, and learned again at other
+    lengths. Lengths are doubled until the large blocks of each line have 256 KiB, from which on NumPy computes in
+    place; or the arguments 4 MiB, the peak 32 MiB, or until a run makes 16,384 blocks. The function runs again on the
+    same values, and on others: mirrored, unevenly spread, scaled. The live bytes at each allocation are whole-number
+    polynomials of the lengths, which three more shapes check to the byte, or up to a rounding (``n // 2``).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""docs/glossary.rst and core_terms.rst: names of the code exist. Sphinx checks that they have every word referred to."""
+"""docs/glossary.rst and core_terms.rst: the names of the code that they mention exist. Sphinx checks their words."""
 
 from __future__ import annotations
 
