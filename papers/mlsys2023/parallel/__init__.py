@@ -35,6 +35,17 @@ mpi4py, with ``sequence=True`` or ``False`` (tensor parallelism)::
   two numbers of layers, with call sites, and at least two ranks for ``tensor`` and ``sequence``. The last layer must
   allocate what the others do.
 
+For s words, a batch of b, width h, a heads and t ranks, the forward pass keeps of a layer:
+
+===========  ===========================================  ============================================
+parallel     elements of 2 bytes (the paper)              float32
+===========  ===========================================  ============================================
+none         s b h (34 + 5 a s / h)                       s b h (66 + 9 a s / h)
+tensor       s b h (10 + 24 / t + 5 a s / (h t))          s b h (18 + 48 / t + 9 a s / (h t))
+sequence     s b h (34 + 5 a s / h) / t                   s b h (66 + 9 a s / h) / t
+data         the same, of a batch of b / t                the same, of a batch of b / t
+===========  ===========================================  ============================================
+
 What the forward pass keeps is the paper's closed form (``docs/results/parallel.md``: 32 blocks on real ranks of MPI,
 with gradients within 1.8e-6 of the unsplit network's). Predicted peaks of the paper's models, up to 1T, are in
 ``docs/results/scale_memory.md``, within 1.3 % of the closed form and 16 bytes a parameter.
