@@ -161,12 +161,20 @@ class PlanCache:
         if in_full:
             entry.revisions = 0
 
-    def drop_within(self, requested: IntArray) -> None:
-        """Throw out the plans of shorter steps that lie in a step of these requests, int64 (n,): of its inner loops."""
+    def within(self, requested: IntArray) -> set[int]:
+        """Return the tags of the plans of shorter steps that lie in one of these requests, int64 (n,): of inner loops."""
         step = requested.tobytes()
-        for entry in self.held:
-            size = entry.plan.profile.size
-            if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize):
+        sizes = {entry.tag: entry.plan.profile.size for entry in self.held}
+        return {
+            tag
+            for tag, size in sizes.items()
+            if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize)
+        }
+
+    def drop(self, tags: Iterable[int]) -> None:
+        """Throw plans out."""
+        for entry in map(self._plans.get, tags):
+            if entry is not None:
                 self._remove(entry)
 
     def _remove(self, entry: Installed) -> None:

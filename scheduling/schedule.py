@@ -185,8 +185,9 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
 
     The order is one of all operators, each after what it depends on. Values that share a storage have one way.
     Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
-    DROPPED have repeatable writers; one that is PACKED, SWAPPED or ON_DEMAND has a reader in a later phase, and its storage for
-    itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their storage.
+    DROPPED have repeatable writers; one that is PACKED, SWAPPED or ON_DEMAND has a reader in a later phase, and its
+    storage for itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their
+    storage.
 
     Raises
     ------

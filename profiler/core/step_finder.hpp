@@ -144,7 +144,7 @@ class StepFinder {
   void set_anchor(const Anchor& anchor) {
     ++anchors_;
     anchor_ = anchor;
-    is_part_ = anchor.encloses;
+    is_part_ = false;
     state_ = State::anchored;
     without_anchor_ = 0;
   }
@@ -212,6 +212,7 @@ class StepFinder {
     if (const auto enclosing = enclosing_.note_loop(live, grams_)) {
       enclose(*enclosing);
       level_ = enclosing->level;
+      is_part_ = true;
       search_.reset();
       return false;
     }

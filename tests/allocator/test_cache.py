@@ -51,14 +51,14 @@ def test_the_least_recently_used_plan_goes_first() -> None:
     assert cache.likely("y")[0] is None
 
 
-def test_plans_of_inner_loops_go_for_a_step_that_has_their_requests() -> None:
+def test_plans_of_inner_loops_are_those_whose_requests_lie_in_the_step_s() -> None:
     cache = PlanCache(4)
     inner, other, alike = add(cache, None, 300), add(cache, None, 1 << 8), add(cache, None, 7)
-    cache.drop_within(np.array([1 << 16, 300, 300, 300, 7]))
-    assert tags(cache.plans()) == [other.tag]  # its bytes lie in the step's, but not as a request
-    assert cache.get(inner.tag) is cache.get(alike.tag) is None
-    cache.drop_within(np.array([1 << 8]))
-    assert len(cache) == 1  # the step itself
+    within = cache.within(np.array([1 << 16, 300, 300, 300, 7]))
+    assert within == {inner.tag, alike.tag}  # the bytes of the other one lie in the step's, but not as a request
+    assert cache.within(np.array([1 << 8])) == set()  # the step itself
+    cache.drop({*within, other.tag + 100})
+    assert tags(cache.plans()) == [other.tag]
 
 
 def test_an_expected_plan_that_has_gone_is_not_expected() -> None:

@@ -176,7 +176,7 @@ class StepFinder:
 
     def enclose(self, place: int, distance: int) -> None:
         self.anchor = self.gram(place, self.constants.grams[-1])
-        self.enclosing, self.part, self.adrift, self.usual = True, True, 0, distance
+        self.enclosing, self.part, self.adrift, self.usual = True, False, 0, distance
 
     def note_loop(self) -> bool:
         """Note that an inner loop is found here; return whether an enclosing step is."""
@@ -190,7 +190,7 @@ class StepFinder:
         ):
             lowest = min(range(known.place, here), key=lambda place: self.history[place].live)
             self.enclose(lowest, loop.distance)
-            self.level, self.loops = self.history[lowest].live, []
+            self.level, self.loops, self.part = self.history[lowest].live, [], True
             return True
         self.loops = [*self.loops, loop][-self.constants.marks :]
         return False

@@ -195,8 +195,8 @@ def swap_layout(
 
     The clock is that of the operators alone. One transfer at a time: evictions follow each other from the end of the
     last near use on; fetches are laid out backwards from the next needs, each as late as it may. Where the two overlap,
-    the step stalls for as long. For values ON_DEMAND it stalls twice: when they go, at once, and behind all that is going
-    then; and when they come.
+    the step stalls for as long. For values ON_DEMAND it stalls twice: when they go, behind all that is going then, and
+    when they come.
     """
     n = len(graph)
     clock = [0.0]
