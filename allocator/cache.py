@@ -162,7 +162,7 @@ class PlanCache:
             entry.revisions = 0
 
     def within(self, requested: IntArray) -> set[int]:
-        """Return the tags of the plans of shorter steps that lie in one of these requests, int64 (n,): of inner loops."""
+        """Return the tags of plans of shorter steps that lie in one of these requests, int64 (n,): of inner loops."""
         step = requested.tobytes()
         sizes = {entry.tag: entry.plan.profile.size for entry in self.held}
         return {
