@@ -131,7 +131,7 @@ def fit_graphs(graphs: Mapping[int, StepGraph]) -> GraphModel:
         that does is named), or one between the smallest and the largest shows that the values' bytes follow no such
         law, by more than `TOLERANCE`.
     """
-    batches = rising(graphs, "step graphs", GraphError)
+    batches = rising(graphs, "step graph", GraphError)
     last = batches[-1]
     for batch in batches[:-1]:
         _require_same(batch, graphs[batch], last, graphs[last])

@@ -29,6 +29,7 @@ from ..errors import ProfileError, StowplanError
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS
 from ..profiler.sequence_matching import match_sequences
+from ..units import counted
 from .laws import Grid, Laws
 from .prediction import Peak, Prediction
 from .runs import alive_at
@@ -155,7 +156,7 @@ def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
     names: tuple[str, ...] = ("batch",)
     if all(shape.keys() == {"batch"} for shape, _ in profiles):
         by_batch = {shape["batch"]: profile for shape, profile in profiles}
-        batches = rising(by_batch, "profiles", ProfileError)
+        batches = rising(by_batch, "profile", ProfileError)
         profiles = [({"batch": batch}, by_batch[batch]) for batch in batches]
     shape, reference = profiles[-1] if batches else max(profiles, key=lambda pair: int(pair[1].size.sum()))
     pairs = [_counterparts(other, profile, shape, reference) for other, profile in profiles]
@@ -186,7 +187,7 @@ def rising(by_batch: Mapping[int, Any], what: str, error: type[StowplanError]) -
     """Return the batches of what was recorded; raise an error if there are too few."""
     batches = tuple(sorted(by_batch))
     if len(batches) < 2:
-        raise error(f"{len(batches)} {what}; expected those of two or more batch sizes")
+        raise error(f"{counted(len(batches), what)}; expected those of two or more batch sizes")
     if batches[0] < 1:
         raise error(f"a batch of {batches[0]}; expected 1 or more")
     return batches

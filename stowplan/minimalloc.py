@@ -125,7 +125,11 @@ def read(path: str | os.PathLike[str]) -> Table:
             except csv.Error as error:
                 raise FormatError(path, f"not a CSV file ({error})", reader.line_num) from None
     except UnicodeDecodeError as error:
-        raise FormatError(path, f"not a text file in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise FormatError(
+            path,
+            f"not a text file in UTF-8 ({error.reason} at byte {error.start}); expected google/minimalloc's CSV, which "
+            "stowplan convert makes of a profile",
+        ) from None
     if not rows:
         raise FormatError(path, f"the file is empty; {_EXPECTED}")
     where, inclusive = _header(path, rows[0], lines[0])

@@ -1,4 +1,4 @@
-"""Read and write numbers of bytes with units. A leaf below the packages: it imports nothing of ours."""
+"""Read and write numbers, of bytes with units. A leaf below the packages: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -48,6 +48,11 @@ def human_bytes(count: float) -> str:
     unit, name = byte_unit(count)
     value = count / unit
     return f"{value:,.0f} {name}" if name == "B" or value >= 99.95 else f"{value:.1f} {name}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things as text: ``1 block``, ``1,234 blocks``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def byte_unit(count: float) -> tuple[int, str]:

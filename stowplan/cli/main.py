@@ -7,6 +7,7 @@ and nothing written.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -16,27 +17,21 @@ from .._version import __version__
 from ..errors import StowplanError
 from .commands._options import EXIT_STATUS
 from .commands.run import run
-from .terminal import printable
+from .terminal import reason_of
 
 
 class _BadInput(click.ClickException):
     exit_code = 2
 
 
-COMMANDS = (
-    "compare",
-    "convert",
-    "demo",
-    "diff",
-    "fit",
-    "order",
-    "pack",
-    "profile",
-    "report",
-    "run",
-    "schedule",
-    "show",
-)
+GROUPS = {
+    "Record": ("profile", "run", "demo"),
+    "Inspect": ("show", "compare", "diff", "report"),
+    "Predict": ("fit",),
+    "Optimise": ("pack", "order", "schedule"),
+    "Files": ("convert",),
+}
+COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
 
 
 class _Run(click.Command):
@@ -66,14 +61,48 @@ class _Group(click.Group):
         command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not (close := get_close_matches(args[0], COMMANDS, 1)):
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}: did you mean {close[0]!r}?", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                commands = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl(
+                    [(name, command.short_help or "") for name, command in commands if command]
+                )
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (StowplanError, OSError) as error:
-            raise _BadInput(printable(str(error))) from error
+            raise _BadInput(reason_of(error)) from error
+
+
+def _import(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]) -> None:
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise click.BadParameter(f"{module!r}: {error}", ctx, param) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.option(
+    "--import",
+    metavar="MODULE",
+    multiple=True,
+    expose_value=False,
+    callback=_import,
+    help="Import a module first, which registers solvers or file formats of yours.",
+)
 def main() -> None:
     """Plan the memory of a step that repeats, and serve it from one arena."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
+
+_WIDEST = 10_000
+"""Columns of what is no terminal."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +19,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def reason_of(error: Exception) -> str:
+    """Return an error as a line: what it is about comes first."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return printable(f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}")
+    return printable(str(error))
+
+
 def say(text: str) -> None:
     """Print lines to standard error."""
     import click
@@ -22,11 +34,13 @@ def say(text: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return what prints tables, and takes no text for markup."""
+    """Return what prints tables, and takes no text for markup; into a pipe or a file as wide as they are."""
     from rich.console import Console
 
     class Printable(Console):
         def render_str(self, text: str, **options: Any) -> Text:  # of all text but Text
             return super().render_str(printable(text), **options)
 
-    return Printable(stderr=stderr, markup=False, emoji=False, highlight=False)
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = None if is_terminal or "COLUMNS" in os.environ else _WIDEST
+    return Printable(stderr=stderr, markup=False, emoji=False, highlight=False, width=width)

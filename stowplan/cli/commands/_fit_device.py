@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def fit_device(asked: Asked) -> Answer:
-    """Predict and replay. It is bad news if a batch does not fit with the program's own pool."""
-    from ...insight.on_device import NOT, NOT_KNOWN, own_pool, remedies, ways
+    """Predict and replay. It is bad news unless each batch fits with the program's own pool."""
+    from ...insight.on_device import FITS, NOT_KNOWN, own_pool, remedies, ways
     from ...prediction import fit_graphs, fit_steps
     from ...profiler import formats
     from ._graphs import is_graph, read_graph, with_seconds
@@ -66,7 +66,7 @@ def fit_device(asked: Asked) -> Answer:
         "predictions": predictions,
         "not_known": NOT_KNOWN,
     }
-    bad = any(one["verdict"] == NOT for one in predictions)
+    bad = any(one["verdict"] != FITS for one in predictions)
     return Answer(figures, _parts(asked, figures, found, own), bad=bad)
 
 
@@ -85,12 +85,13 @@ def _retained(asked: Asked, model: StepPrediction | None) -> npt.NDArray[np.int6
 
 
 def _parts(asked: Asked, figures: dict[str, Any], found: dict[int, list[Way]], own: str) -> Iterator[object]:
-    from ...insight.on_device import FITS, remedies
+    from ...insight.on_device import FITS, UNKNOWN, remedies
 
     for batch, several in found.items():
         answer = _own(several, own)
         where = f"Batch {batch:,} on a device of {human_bytes(figures['memory'])}"
-        yield f"{where}: {answer.verdict} with {answer.title}"
+        needs = f"it needs {human_bytes(answer.total)}, and up to {human_bytes(UNKNOWN)} that are not known (below)"
+        yield f"{where}: {answer.verdict} with {answer.title}: {needs}"
         rows = _look.table("", "", "step", "with retained", "verdict", "extra time", left=("verdict",))
         for way in several:
             extra = f"{way.extra_share:.1%}" if way.extra_share else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ...units import human_bytes
 from . import _look
 from ._reporter import Answer
 
@@ -74,15 +75,15 @@ def _parts(figures: dict[str, Any]) -> Iterator[object]:
     if rows.row_count:
         yield rows
     if largest:
-        yield from ("", f"The largest batch within {_look.size(figures['memory'])[1]}: {largest['batch']:,}")
+        yield from ("", f"The largest batch within {human_bytes(figures['memory'])}: {largest['batch']:,}")
 
 
 def arena_columns(retained: int) -> list[str]:
     """Return the heads of `arena_cells`."""
-    return ["planned peak", "arena", "", *(["with retained"] if retained else [])]
+    return ["planned peak", "arena", *(["with retained"] if retained else [])]
 
 
 def arena_cells(row: dict[str, Any], retained: int) -> list[str]:
     """Return what a prediction's row in a table says in bytes."""
-    total = [_look.size(row["total"])[1]] if retained else []
-    return [f"{row['planned_peak']:,}", *_look.size(row["arena"]), *total]
+    total = [human_bytes(row["total"])] if retained else []
+    return [human_bytes(row["planned_peak"]), human_bytes(row["arena"]), *total]

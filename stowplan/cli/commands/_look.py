@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...profiler.program import Holder
-from ...units import human_bytes
+from ...units import counted, human_bytes
 from ..terminal import console, printable
 
 if TYPE_CHECKING:
@@ -32,13 +33,8 @@ def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
     empty = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         text = number == 0 or column in left
-        empty.add_column(column, justify="left" if text else "right", no_wrap=not text)
+        empty.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold")
     return empty
-
-
-def size(count: int) -> tuple[str, str]:
-    """Return bytes in two cells: exact, and in a unit."""
-    return f"{count:,}", human_bytes(count)
 
 
 WORDS = (
@@ -77,17 +73,16 @@ def program_lines(profile: Profile) -> list[str]:
     requests, count = program.coverage
     if program.repeats:
         rotating = f" (the profile has {program.turns} in a row)" if program.turns > 1 else ""
-        often = f"the step came {program.repeats:,} times{rotating}; all {program.steps:,} steps cover"
+        often = f"the step came {counted(program.repeats, 'time')}{rotating}; {counted(program.steps, 'step')} cover"
     elif program.steps:
-        often = f"no step was repeated; all {program.steps:,} steps cover"
+        often = f"no step was repeated; {counted(program.steps, 'step')} cover"
     else:
         often = "no steps; they cover"
     seen = f"{program.requests:,} requests ({program.small:,} bytes or more)"
     lines.append(f"{often} {requests:.1%} of the program's {seen} and {count:.1%} of their bytes")
-    if program.threads or program.other_requests:
-        lines.append(
-            f"of other threads: {program.other_requests:,} requests, {human_bytes(program.other_bytes)}, in no step"
-        )
+    if program.other_requests:
+        others = counted(program.other_requests, "request")
+        lines.append(f"of other threads: {others}, {human_bytes(program.other_bytes)}, in no step")
     unseen = {
         ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
         ("NumPy", False): "other threads and contexts",
@@ -107,13 +102,15 @@ def holders_table(program: Program, top: int) -> Table:
 
 def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, top: int) -> Table:
     """Return a table of holders, the first ones in a row each, and of their shares of a whole."""
-    rows = table(title, column, "blocks", "bytes", "", "share")
+    rows = table(title, column, "blocks", "size", "share")
     shown = [*holders[:top]]
     if rest := holders[top:]:
-        shown.append(Holder(f"{len(rest):,} others", sum(h.blocks for h in rest), sum(h.bytes for h in rest)))
+        shown.append(
+            Holder(counted(len(rest), "other"), sum(h.blocks for h in rest), sum(h.bytes for h in rest))
+        )
     for holder in shown:
         name, share = site_on_lines(holder.site or "unknown"), holder.bytes / max(whole, 1)
-        rows.add_row(name, f"{holder.blocks:,}", *size(holder.bytes), f"{share:.1%}")
+        rows.add_row(name, f"{holder.blocks:,}", human_bytes(holder.bytes), f"{share:.1%}")
     return rows
 
 
@@ -125,26 +122,23 @@ def holder_lines(profile: Profile, top: int = 3) -> list[str]:
     lines = [f"fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"]
     for holder in program.holders[:top]:
         share = holder.bytes / max(program.live_peak, 1)
+        where = from_here(holder.site or "unknown")
         lines.append(
-            f"  {share:6.1%}  {human_bytes(holder.bytes)} in {holder.blocks:,} blocks: {holder.site or 'unknown'}"
+            f"  {share:6.1%}  {human_bytes(holder.bytes)} in {counted(holder.blocks, 'block')}: {where}"
         )
     if rest := program.holders[top:]:
-        lines.append(f"  and {len(rest):,} other call sites (stowplan show)")
+        lines.append(f"  and {counted(len(rest), 'other call site')} (stowplan show)")
     return lines
 
 
-_OTHER_COLUMNS = 48  # characters that a table has beside the call site
+def from_here(site: str) -> str:
+    """Return a call site, with the paths of files below the current folder relative to it."""
+    return site.replace(f"{os.getcwd()}{os.sep}", "")
 
 
 def site_on_lines(site: str) -> str:
-    """Return a call site on lines as wide as the terminal: the frame, and below it what it called, or the asker.
-
-    A line that is too long is cut at its beginning, since its end tells more.
-    """
-    wide = max(console().width - _OTHER_COLUMNS, 20)
-    frame, arrow, asker = printable(site).partition(" > ")
-    lines = [frame, f"  {asker.replace(' > ', ' ')}"] if arrow else [frame]
-    return "\n".join(line if len(line) <= wide else f"…{line[1 - wide :]}" for line in lines)
+    """Return a call site: the frame, and what it called, or the asker, on lines below it."""
+    return "\n  ".join(printable(from_here(site)).split(" > "))
 
 
 def compared(path: Path, how: Mapping[str, Any]) -> Comparison:
@@ -169,28 +163,28 @@ def memory_table(found: Comparison) -> Table:
 
     plan = found.plan
     parts, program, unplanned = plan.profile.at_live_peak(), plan.profile.program, plan.profile.unplanned_peak
-    rows = table("Memory", "", "bytes", "", "/ planned", *(["saved"] if parts is not None else []))
+    rows = table("Memory", "", "size", "/ planned peak", *(["plan saves"] if parts is not None else []))
 
     def ratio(count: int) -> str:
         return f"{count / found.planned_peak:.3f}" if found.planned_peak else ""
 
     if parts is not None:
-        rows.add_row("live peak of the program", *size(sum(parts[1:])))
+        rows.add_row("live peak of the program", human_bytes(sum(parts[1:])))
         for name, count in zip(parts._fields[1:], parts[1:], strict=True):
-            rows.add_row(f"  {name}", *size(count))
+            rows.add_row(f"  {name}", human_bytes(count))
         rows.add_section()
     if unplanned is not None:
-        rows.add_row("unplanned peak", *size(unplanned))
-    rows.add_row("planned peak", *size(found.planned_peak), ratio(found.planned_peak))
+        rows.add_row("unplanned peak", human_bytes(unplanned))
+    rows.add_row("planned peak", human_bytes(found.planned_peak), ratio(found.planned_peak))
     bound = plan.placement.lower_bound
     unit = int(plan.problem.alignment.max(initial=1))
-    rows.add_row(f"lower bound (units of {unit})", *size(bound), ratio(bound))
-    rows.add_row("stowplan's arena", *size(plan.arena_bytes), ratio(plan.arena_bytes))
+    rows.add_row(f"lower bound (units of {unit})", human_bytes(bound), ratio(bound))
+    rows.add_row("stowplan's arena", human_bytes(plan.arena_bytes), ratio(plan.arena_bytes))
     rows.add_section()
     if program is not None and found.with_plan is not None and found.saved_of_reserved is not None:
         share = f"{round(found.saved_of_reserved, 3) + 0.0:.1%}"
-        rows.add_row(f"{program.library} reserved", *size(program.reserved), "", share)
-        rows.add_row("  with the plan", *size(found.with_plan))
+        rows.add_row(f"{program.library} reserved", human_bytes(program.reserved), "", share)
+        rows.add_row("  with the plan", human_bytes(found.with_plan))
         rows.add_section()
     elsewhere = is_of_host(plan.profile)
     for name, title, use in found.titled():
@@ -199,10 +193,10 @@ def memory_table(found: Comparison) -> Table:
             rows.add_row("on a device (hypothetical)")
             elsewhere = False
         saved = found.saved(name)
-        cells = [*size(use.reserved_peak), ratio(use.reserved_peak)]
+        cells = [human_bytes(use.reserved_peak), ratio(use.reserved_peak)]
         rows.add_row(title, *cells, *([] if saved is None else [f"{round(saved, 3) + 0.0:.1%}"]))
     if parts is not None:
-        rows.caption = "saved: how much less memory the program takes with the plan than with that pool"
+        rows.caption = "plan saves: how much less memory the program takes with the plan than with that pool"
         rows.caption_justify = "left"
     return rows
 

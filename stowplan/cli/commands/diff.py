@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...units import human_bytes
+from ...units import counted, human_bytes
 from . import _look
 from ._reporter import Answer, reporter
 
@@ -44,7 +44,7 @@ def _parts(
 ) -> Iterator[object]:
     more = f"{_signed(peaks[1] - peaks[0])} at the fullest moment"
     yield f"{before}: {human_bytes(peaks[0])}; {after}: {human_bytes(peaks[1])}; {more}"
-    rows = _look.table("", "call site", "blocks", "", "bytes", "", "more")
+    rows = _look.table("", "call site", "blocks before", "after", "size before", "after", "more")
     for difference in differing[:top]:
         counts = (f"{difference.blocks_before:,}", f"{difference.blocks_after:,}")
         sizes = (human_bytes(difference.before), human_bytes(difference.after))
@@ -52,7 +52,7 @@ def _parts(
         rows.add_row(name, *counts, *sizes, _signed(difference.more))
     yield rows if differing else "no call site differs"
     if rest := differing[top:]:
-        yield f"{len(rest):,} other call sites: {_signed(sum(difference.more for difference in rest))}"
+        yield f"{counted(len(rest), 'other call site')}: {_signed(sum(difference.more for difference in rest))}"
 
 
 def _signed(count: int) -> str:

@@ -80,7 +80,7 @@ def fit(context: click.Context, /, **given: Any) -> Answer:
 
     --device cuda:24GiB replays profiles of a CPU run in models of CuPy's and PyTorch's pools, and in a plan: fits, does
     not fit, or too close. With step graphs, beside profiles or alone, lean schedules and recomputation, too. Exit
-    status 1 if a batch does not fit as it is.
+    status 1 unless each batch fits as it is.
     """
     asked = Asked(**given)
     mode = _mode(asked)

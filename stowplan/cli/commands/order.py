@@ -78,14 +78,14 @@ def order(
 
 def _parts(graph: Path, step: StepGraph, found: OrderSolution) -> Iterator[object]:
     yield f"{graph}: {len(step):,} operators, solver {found.solver}, {found.seconds:.3f} s"
-    rows = _look.table("Live peak", "", "bytes", "", "/ recorded")
+    rows = _look.table("Live peak", "", "size", "/ recorded")
     lines = {
         "in the order recorded": found.before,
         "in the order found": found.peak,
         "lower bound": found.lower_bound,
     }
     for name, count in lines.items():
-        rows.add_row(name, *_look.size(count), f"{count / found.before:.3f}" if found.before else "")
+        rows.add_row(name, human_bytes(count), f"{count / found.before:.3f}" if found.before else "")
     yield from ("", rows)
     if found.optimal:
         verdict = "optimal: no order has a smaller peak"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
+from ...units import counted, human_bytes
 from . import _look
 from ._options import Bytes, OutputFile, Picture, solver_option, threads_option, time_limit_option
 from ._reporter import Answer, bad_news, reporter
@@ -76,13 +78,13 @@ def pack(
 def _parts(
     problem: Path, blocks: int, placement: Placement, solvers: list[dict[str, Any]]
 ) -> Iterator[object]:
-    yield f"{problem}: {blocks:,} blocks, solver {placement.solver}, {placement.seconds:.3f} s"
+    yield f"{problem}: {counted(blocks, 'block')}, solver {placement.solver}, {placement.seconds:.3f} s"
     yield ""
     if solvers:
         yield from (_solvers_table(solvers), "")
-    rows = _look.table("Memory", "", "bytes", "")
-    rows.add_row("lower bound", *_look.size(placement.lower_bound))
-    rows.add_row("arena", *_look.size(placement.peak))
+    rows = _look.table("Memory", "", "size")
+    rows.add_row("lower bound", human_bytes(placement.lower_bound))
+    rows.add_row("arena", human_bytes(placement.peak))
     yield rows
     verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
     yield f"{verdict}: {placement.witness}"
@@ -122,13 +124,18 @@ def _compare(
 def _solvers_table(table: list[dict[str, Any]]) -> Table:
     columns = ("solver", "peak", "/ bound", "status", "seconds", "found by")
     shown = _look.table("All solvers", *columns, left=("status", "found by"))
-    for row in table:
+    for row in sorted(table, key=lambda row: row.get("peak", math.inf)):
         if "error" in row:
             shown.add_row(row["name"], "", "", row["error"])
             continue
         ratio = row["peak"] / row["lower_bound"] if row["lower_bound"] else 1.0
         found = "" if row["solver"] == row["name"] else row["solver"]
         shown.add_row(
-            row["name"], f"{row['peak']:,}", f"{ratio:.4f}", row["status"], f"{row['seconds']:.3f}", found
+            row["name"],
+            human_bytes(row["peak"]),
+            f"{ratio:.4f}",
+            row["status"],
+            f"{row['seconds']:.3f}",
+            found,
         )
     return shown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...units import human_bytes
+from ...units import counted, human_bytes
 from ..terminal import say
 from . import _look
 from ._options import OutputFile, refuse
@@ -147,6 +147,7 @@ def _record_profile(
     from ..scripts.auto_recorders import recording
     from ..scripts.script import INTERRUPTED
 
+    say(f"stowplan: recording {program}; Ctrl-C ends it and keeps what was recorded")
     with recording(device, sites=not no_sites, small=small, stacks=stacks) as recorders:
         status = program.run(arguments, step_function)
     if status not in (0, INTERRUPTED):
@@ -165,12 +166,13 @@ def _record_profile(
         say(f"stowplan: {program} allocated no block{least} in the main thread; nothing was written")
         return status or 1
     step.save(path)
-    size = f"{len(step):,} blocks, planned peak {step.planned_peak:,} bytes"
+    size = f"{counted(len(step), 'block')}, planned peak {human_bytes(step.planned_peak)}"
     for line in (
+        f"{recorder.library}: {what}: {size}",
+        *(f"  {line}" for line in _look.program_lines(step)),
         *_look.holder_lines(step),
         *_list_of(candidates),
-        f"{recorder.library}: {what}: {size}; written to {path}",
-        *(f"  {line}" for line in _look.program_lines(step)),
+        f"wrote {path} ({human_bytes(path.stat().st_size)}). Next: stowplan show {path}",
     ):
         say(line if line.startswith(" ") else f"stowplan: {line}")
     return status
@@ -206,12 +208,17 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
         text = shorten(candidate.text, 80, placeholder=" ...")
-        where = f"{candidate.loop}: {text}" if candidate.loop else f"from request {candidate.start:,} on"
+        where = (
+            f"{_look.from_here(candidate.loop)}: {text}"
+            if candidate.loop
+            else f"from request {candidate.start:,} on"
+        )
         lines.append(f" {mark}{number:2d}  {where}")
         held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
         lines.append(
-            f"       {candidate.passes:,} times, {len(candidate):,} blocks; {candidate.requests:.1%} of all requests, "
-            f"{candidate.bytes:.1%} of all bytes; peak {human_bytes(candidate.peak)}{held}"
+            f"       {counted(candidate.passes, 'time')}, {counted(len(candidate), 'block')}; "
+            f"{candidate.requests:.1%} of all requests, {candidate.bytes:.1%} of all bytes; "
+            f"peak {human_bytes(candidate.peak)}{held}"
         )
     return lines
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ...units import counted, human_bytes
 from ._options import OutputFile, alignment_option, profile_argument, solver_option
 from ._reporter import Answer, reporter
 
@@ -26,6 +27,7 @@ _PICTURES = (".png", ".svg")
 @solver_option
 @alignment_option
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
+@click.option("--open", "opens", is_flag=True, help="Open it, in the browser.")
 def report(
     profile: Path,
     output: Path,
@@ -33,6 +35,7 @@ def report(
     solver: str,
     alignment: int | None,
     device: int | None,
+    opens: bool,
 ) -> Answer:
     """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
 
@@ -67,4 +70,7 @@ def report(
         plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
     arena, bound = plan.arena_bytes, plan.placement.lower_bound
     figures = {"output": str(output), "blocks": len(plan.rows), "arena": arena, "lower_bound": bound}
-    return Answer(figures, [f"{output}: {len(plan.rows):,} planned blocks, arena {arena:,} bytes"])
+    if opens:
+        click.launch(str(output))
+    blocks = counted(len(plan.rows), "planned block")
+    return Answer(figures, [f"wrote {output}: {blocks}, arena {human_bytes(arena)}"])

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from ...errors import ScriptError, StowplanError
-from ..terminal import printable
+from ..terminal import printable, reason_of
 
 USAGE = "stowplan run [OPTIONS] SCRIPT [ARGUMENTS]..."
 HELP = f"""Usage: {USAGE}
@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
     try:
         return _run(words)
     except (StowplanError, OSError) as error:
-        print(f"Error: {printable(str(error))}", file=sys.stderr)
+        print(f"Error: {reason_of(error)}", file=sys.stderr)
         return 2
 
 

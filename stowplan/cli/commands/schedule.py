@@ -151,11 +151,11 @@ def _head(figures: dict[str, Any], peak: int | None = None) -> Iterator[object]:
         "scheduled": peak,
         "lower bound": figures["lower_bound"],
     }
-    rows = _look.table("Memory of the step", "", "planned peak", "", "/ lean", "with retained")
+    rows = _look.table("Memory of the step", "", "planned peak", "/ lean", "with retained")
     for name, count in lines.items():
         if count is not None:
             share = f"{count / lean:.3f}" if lean else ""
-            rows.add_row(name, *_look.size(count), share, human_bytes(count + figures["retained"]))
+            rows.add_row(name, human_bytes(count), share, human_bytes(count + figures["retained"]))
     yield from ("", rows, "")
 
 
@@ -227,9 +227,9 @@ def _values(
     peak: int | None = None,
 ) -> Table:
     """Return a table of the largest values, and of what stands below them; with shares of a peak, if there is one."""
-    rows = _look.table(title, "value", "bytes", "", *([] if peak is None else ["share"]))
+    rows = _look.table(title, "value", "size", *([] if peak is None else ["share"]))
     rest = values[_LISTED:]
     others = [(f"{len(rest):,} others", sum(size for _, size in rest))] if rest else []
     for name, size in (*values[:_LISTED], *others, *(more or [])):
-        rows.add_row(name, *_look.size(size), *([f"{size / peak:.1%}"] if peak else []))
+        rows.add_row(name, human_bytes(size), *([f"{size / peak:.1%}"] if peak else []))
     return rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...profiler.program import Holder
+from ...units import counted, human_bytes
 from . import _look
 from ._options import planning_options, profile_argument
 from ._reporter import Answer, reporter
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 )
 @planning_options
 def show(profile: Path, top: int, **how: Any) -> Answer:
-    """Summarize PROFILE: what held the program's live peak, and what plan and pools would reserve for its step.
+    """Summarize PROFILE: what holds the peak.
 
     PROFILE is any file that stowplan convert reads. One that stowplan profile wrote says which call sites held the most
-    that the program had alive in the whole run. Blocks alive at the peak are listed by call site, or by size if the
-    profile has no call sites.
+    that the program had alive in the whole run. Of others the blocks alive at the planned peak of the step are listed,
+    by call site, or by size if the profile has no call sites. What pools would reserve: stowplan compare.
     """
     from ...insight.comparison import peak_of
 
@@ -48,12 +49,17 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
 def _parts(profile: Path, found: Comparison, peak: Peak, held: list[Holder], top: int) -> Iterator[object]:
     step = found.plan.profile
+    yield f"{profile}: planned peak {human_bytes(found.planned_peak)}, {_look.counts(found.plan)}"
+    yield from (*_look.program_lines(step), "")
     if step.program is not None and step.program.holders:
-        yield from (_look.holders_table(step.program, top), "")
-    yield from (*_look.memory_parts(profile, found), "")
-    title = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {len(peak.rows):,} blocks"
-    yield _look.held_table(title, "call site" if step.sites else "block of", held, found.planned_peak, top)
+        yield _look.holders_table(step.program, top)
+    else:
+        title = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {counted(len(peak.rows), 'block')}"
+        yield _look.held_table(
+            title, "call site" if step.sites else "block of", held, found.planned_peak, top
+        )
     yield _look.WORDS
+    yield f"Next: stowplan compare {profile}"
 
 
 def _held(step: Profile, peak: Peak) -> Iterator[Holder]:

@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from time import process_time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .auto_pools import pools
@@ -51,9 +52,9 @@ def run_served(
     """
     with pools(auto_step) as serving:
         name, host = next(iter(serving.items()))
-        faults = -_minor_faults()
+        faults, cpu = -_minor_faults(), -process_time()
         status = program.run(arguments, step_function)
-        faults += _minor_faults()
+        faults, cpu = faults + _minor_faults(), cpu + process_time()
         if len(serving) == 1 and not (host.has_served or as_json or stats):
             print(NOTHING.format(name), file=sys.stderr)
             return status
@@ -63,6 +64,7 @@ def run_served(
         print(_as_json(whole))
     else:
         print_counts(figures, sys.stderr)
+        print(f"stowplan: {cpu:.1f} s of CPU time, {faults:,} page faults", file=sys.stderr)
     if stats is not None:
         from ...files import atomic_write
 
@@ -90,7 +92,7 @@ def _counts(counts: dict[str, Any]) -> str:
     from ...units import human_bytes
 
     alone = counts["reasons"].get("heap_only", 0)
-    served = f"{counts['requests']:,} requests served by the pool's heap alone; "
+    served = f"{counts['requests']:,} requests served by the pool's heap, no step marked (--auto-step finds steps); "
     if alone < counts["requests"]:
         served = (
             f"{counts['steps']:,} steps; "
