@@ -5,8 +5,9 @@ ten thousand blocks, and at most some seconds where `peak_outward` comes near th
 result depends on the problem, the seed and the threads alone. Independent components of the problem are taken apart for
 ``exact`` and ``search``, and only those above the target are looked at.
 
-In haste, `peak_outward`, `window_repair` and `by_conflicts` start once, ``exact`` has one part in `HASTE` of its effort,
-and of the pairs that it may keep in memory, and a large problem is left once it is within `NEAR` of its lower bound.
+In haste, `peak_outward`, `window_repair` and `by_conflicts` start once, ``exact`` has one part in `HASTE` of its
+effort, and of the pairs that it may keep in memory, and a large problem is left once it is within `NEAR` of its lower
+bound.
 """
 
 from __future__ import annotations

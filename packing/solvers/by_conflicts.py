@@ -1,10 +1,10 @@
 """First fit on the conflict graph: for problems with more pairs kept apart than blocks.
 
 Blocks that are kept apart conflict as those do that are alive together. With many such pairs most conflicts have
-nothing to do with time, and heuristics that look at moments or at a skyline pack badly. Here each block has the list of those
-that conflict with it. Blocks go by falling priority, at first their size times the size of all that conflict with them,
-each to the lowest offset that its placed neighbours leave; what sticks out goes earlier in the next run (squeaky wheel
-optimization: Joslin & Clements 1999). The picture stands in ``core/by_conflicts/by_conflicts.hpp``.
+nothing to do with time, and heuristics that look at moments or at a skyline pack badly. Here each block has the list of
+those that conflict with it. Blocks go by falling priority, at first their size times the size of all that conflict with
+them, each to the lowest offset that its placed neighbours leave; what sticks out goes earlier in the next run (squeaky
+wheel optimization: Joslin & Clements 1999). The picture stands in ``core/by_conflicts/by_conflicts.hpp``.
 
 SOMAS (MLSys 2023) has the same problem: which tensors of parallel streams may share memory makes a graph, and offsets
 follow from it. Memory is O(pairs), so there is no answer above `MOST_PAIRS`.

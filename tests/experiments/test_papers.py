@@ -70,6 +70,13 @@ def test_nntrainer() -> None:
     }
 
 
+def test_somas() -> None:
+    decided, placed = cells("somas")
+    assert {name: row["forbidden pairs"] for name, row in decided.items()} == {"alexnet_b1_train": "57"}
+    assert placed["alexnet_b1_train"]["arena / bound"] == "1.000"
+    assert float(placed["alexnet_b1_train"]["a stream an arena, MiB"]) > 235.2
+
+
 def test_the_command_writes_each_papers_tables(tmp_path) -> None:
     said = CliRunner().invoke(command.main, ["sekiyama", "nntrainer", "--quick", "--out", str(tmp_path)])
     assert said.exit_code == 0
