@@ -54,14 +54,14 @@ def tables(quick: bool) -> Iterator[Table]:
 
 DECIDED = (
     "*Plain*: a walk from every operator, then all pairs of tensors (`stowplan.scheduling.check_reuse`); it has "
-    "confirmed each decision and the certificate. In brackets stands what SOMAS saves beside the method before it. The paper's "
-    "graphs and streams are MindSpore's; these are PyTorch's, split over streams by chains."
+    "confirmed each decision and the certificate. In brackets stands what SOMAS saves beside the method before it. The "
+    "paper's graphs and streams are MindSpore's; these are PyTorch's, split over streams by chains."
 )
 PLACED = (
     "*Bound*: the most bytes alive at once in the order recorded, which streams that run ahead of each other need not "
     "keep to, so a safe arena may have to be larger; where it is, the search for a smaller one takes its second. SOMAS "
-    "needs 70 % less time for offsets than the method before it. *Plain*: first fit by size, in Python, over all pairs. "
-    "*A stream an arena*: what streams need that share no memory."
+    "needs 70 % less time for offsets than the method before it. *Plain*: first fit by size, in Python, over all "
+    "pairs. *A stream an arena*: what streams need that share no memory."
 )
 
 
