@@ -1,10 +1,12 @@
 """What a rank of a split network keeps alive, beside the closed form: ``python -m experiments.parallel``.
 
 Blocks of a GPT are trained for a step on ranks of MPI: by data (each rank has a part of the batch), by tensor, by
-sequence, and by sequence with selective recomputation (Korthikanti et al., arXiv 2205.05198). Each rank's recorder tells the bytes that it keeps from the forward to
-the backward pass, for which there is the closed form (`experiments.models.split_block.activation_bytes`), and the live
-peak of the step without parameters, for which there is the closed form and the parameters' gradients, but not what the
-backward pass has in flight: a share of one layer's, that many layers make small. The table has the rank with the most. A second table has what selective and full recomputation cost in time.
+sequence, and by sequence with selective recomputation (Korthikanti et al., arXiv 2205.05198). Each rank's recorder
+tells the bytes that it keeps from the forward to the backward pass, for which there is the closed form
+(`experiments.models.split_block.activation_bytes`), and the live peak of the step without parameters, for which there
+is the closed form and the parameters' gradients, but not what the backward pass has in flight: a share of one
+layer's, that many layers make small. The table has the rank with the most. A second table has what selective and full
+recomputation cost in time.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class Shape:
 
 
 NOTE = (
-    "Time more: seconds of the operators that run again over those of the step, each measured; full recomputation keeps "
-    "each block's input alone."
+    "Time more: seconds of the operators that run again over those of the step, each measured; full recomputation "
+    "keeps each block's input alone."
 )
 SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=32)
 

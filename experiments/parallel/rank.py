@@ -14,8 +14,9 @@ Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder
     rank by rank the same parameters are taken: the largest difference of a gradient over its largest element, at most.
     None by data, where nothing is split.
 
-PARALLEL is data, tensor, sequence, or selective: by sequence, and what attention's softmax and dropout make is made again
-in the backward pass (section 5). Its parameters after some steps are those of steps without, bit by bit, or it fails.
+PARALLEL is data, tensor, sequence, or selective: by sequence, and what attention's softmax and dropout make is made
+again in the backward pass (section 5). Its parameters after some steps are those of steps without, bit by bit, or it
+fails.
 """
 
 from __future__ import annotations

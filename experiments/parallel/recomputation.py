@@ -25,9 +25,7 @@ def overheads(words: int, batch: int, width: int, heads: int, layers: int) -> li
     for name, found in (("none", none), ("selective", selective), ("full", full(graph, none))):
         outcome = simulate(graph, found)
         extra = outcome.extra_seconds / seconds
-        rows.append(
-            {"recomputation": name, "kept": kept(graph, found), "peak": outcome.peak, "extra": extra}
-        )
+        rows.append({"recomputation": name, "kept": kept(graph, found), "peak": outcome.peak, "extra": extra})
     return rows
 
 
@@ -58,7 +56,9 @@ def recorded(words: int, batch: int, width: int, heads: int, layers: int) -> Ste
 def full(graph: StepGraph, lean: Schedule) -> Schedule:
     """Return the schedule that drops all forward values but the sums that blocks end with."""
     writer = [row[0] if row else -1 for row in graph.writers()]
-    sums = [v for v in range(graph.values) if graph.label[writer[v]] == "_ + _" and _forward(graph, writer[v])]
+    sums = [
+        v for v in range(graph.values) if graph.label[writer[v]] == "_ + _" and _forward(graph, writer[v])
+    ]
     inputs = set(graph.storage[sums[1::2]].tolist())
     way = lean.way.copy()
     for storage, ways in choices(graph).items():
