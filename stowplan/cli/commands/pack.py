@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _COMPARE_LIMIT = 10.0
 
 
-@reporter("Place the blocks of a packing problem.", "pack problem.csv -o answer.csv --plot plan.png")
+@reporter(
+    "Place the blocks of a packing problem or a step graph.", "pack problem.csv -o answer.csv --plot plan.png"
+)
 @click.argument("problem", type=click.Path(path_type=Path), required=False)
 @click.option("--graph", type=click.Path(path_type=Path), help="Place the tensors of a step graph instead.")
 @click.option(
