@@ -17,6 +17,7 @@ import numpy as np
 from ._core import CorePlan, PlanSet
 
 if TYPE_CHECKING:
+    from ..packing.problem import IntArray
     from ..planning import Plan
 
 _tags = itertools.count(1)
@@ -160,6 +161,22 @@ class PlanCache:
         if in_full:
             entry.revisions = 0
 
+    def within(self, requested: IntArray) -> set[int]:
+        """Return the tags of plans of shorter steps that lie in one of these requests, int64 (n,): of inner loops."""
+        step = requested.tobytes()
+        sizes = {entry.tag: entry.plan.profile.size for entry in self.held}
+        return {
+            tag
+            for tag, size in sizes.items()
+            if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize)
+        }
+
+    def drop(self, tags: Iterable[int]) -> None:
+        """Throw plans out."""
+        for entry in map(self._plans.get, tags):
+            if entry is not None:
+                self._remove(entry)
+
     def _remove(self, entry: Installed) -> None:
         if self._plans.pop(entry.tag, None) is not None:
             self._plans_changed(entry.key)
@@ -167,3 +184,11 @@ class PlanCache:
     def _plans_changed(self, key: Hashable) -> None:
         self._sets.pop(key, None)
         self.arena_bytes = max((entry.plan.arena_bytes for entry in self._plans.values()), default=0)
+
+
+def _finds(text: bytes, part: bytes, unit: int) -> bool:
+    """Whether a part lies in a text of units, at the beginning of one."""
+    at = text.find(part)
+    while at > 0 and at % unit:
+        at = text.find(part, at + 1)
+    return at >= 0

@@ -187,13 +187,14 @@ class Lane:
     def _plan(self, number: int, record: Record, following: StepLog) -> None:
         """Have a record planned beside the plans that there are now."""
         log, old, keeps_results = record.log, record.departed_from, record.keeps_results
+        inner = self._cache.within(log.requested) if self._policy.found else set()
         job = PlanJob(
             log,
             # A step that keeps its results leaves nothing in the arena, so its plan has nothing to agree on.
             log.alone() if keeps_results else following,
-            old,
-            self._cache.variants(record.key),
-            () if keeps_results else self._cache.plans(),
+            None if old is not None and old.tag in inner else old,
+            [used for used in self._cache.variants(record.key) if used.tag not in inner],
+            () if keeps_results else [used for used in self._cache.plans() if used.tag not in inner],
             self._arena(self._backend.stayers(self.number)),
             doubted=old is not None and old.revisions < DOUBTED,
         )
@@ -270,6 +271,8 @@ class Lane:
             return
         if old is not None:
             new.revisions = old.revisions + 1
+        if self._policy.found:
+            self._cache.drop(self._cache.within(new.plan.profile.size))
         is_new = self._cache.get(new.tag) is not new
         self._cache.add(new, replaces=old)
         profile = new.plan.profile

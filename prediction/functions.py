@@ -217,6 +217,26 @@ def predict(
     What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
     take. A switch of the algorithm at a size beyond those tried cannot be seen either.
 
+    Each axis of the arguments is a length of its own, as long as the function takes such arrays; else axes of equal
+    length in the example are tied: ``x @ y`` has three lengths. Short axes are fixed, and learned again at other
+    lengths. Lengths are doubled until the large blocks of each line have 256 KiB, from which on NumPy computes in
+    place; or the arguments 4 MiB, the peak 32 MiB, or until a run makes 16,384 blocks. The function runs again on the
+    same values, and on others: mirrored, unevenly spread, scaled. The live bytes at each allocation are whole-number
+    polynomials of the lengths, which three more shapes check to the byte, or up to a rounding (``n // 2``).
+
+    It cannot tell where
+
+    - sizes depend on values (``x[x > 0]``, iterations until something converges), or are rounded to others, as in
+      `scipy.signal.fftconvolve`;
+    - a line's blocks were below 256 KiB in all runs in which the laws hold, also of long and narrow arrays, would not
+      be here, and are 1 % or more of all;
+    - learning takes too long, or calls with equal lengths differ: caches, lists that grow;
+    - the result is a generator, or other threads allocate, and how many do at once is chance;
+    - the function's own code compares a size with a number beyond those tried: ``if x.size > 10**6``;
+    - the order of two lengths was another one in all runs: a matrix that was always tall;
+    - a result lies in memory that NumPy has not allocated (Numba), or more memory is touched than arrays explain
+      (LAPACK).
+
     Examples
     --------
     >>> import numpy as np

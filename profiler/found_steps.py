@@ -33,7 +33,7 @@ def found_steps(log: ProgramLog) -> list[LoopNode]:
             first, second = finder.periods
             groups.append([begun + first, begun + second, number])
         else:
-            groups.append([])
+            groups.append([number])
         anchors, begun = finder.anchors, number
     nodes = []
     for edges in groups:

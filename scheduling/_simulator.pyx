@@ -95,8 +95,8 @@ cdef class Simulator:
     def set_way(self, Py_ssize_t storage, int way):
         if not (0 <= storage < self.values and self.storage[storage] == storage):
             raise ValueError(f"value {storage} has no storage of its own, or is none of {self.values}")
-        if not 0 <= way <= 3:
-            raise ValueError(f"way {way}; expected 0 to 3")
+        if not 0 <= way <= 4:
+            raise ValueError(f"way {way}; expected 0 to 4")
         self.core.get().set_way(<Index>storage, <Way>way)
 
     def set_ways(self, way):
@@ -104,8 +104,8 @@ cdef class Simulator:
         cdef Column storage = self.storage
         if column.shape[0] != self.values:
             raise ValueError(f"{column.shape[0]} ways; expected {self.values}")
-        if self.values and (np.min(column) < 0 or np.max(column) > 3):
-            raise ValueError(f"a way {np.min(column)} or {np.max(column)}; expected 0 to 3")
+        if self.values and (np.min(column) < 0 or np.max(column) > 4):
+            raise ValueError(f"a way {np.min(column)} or {np.max(column)}; expected 0 to 4")
         cdef CSimulator* core = self.core.get()
         cdef Py_ssize_t v
         with nogil:
@@ -166,7 +166,7 @@ cdef class Simulator:
         cdef CSimulator* core = self.core.get()
         cdef Index s
         found = []
-        for storage in np.flatnonzero(np.asarray(way) == 3).tolist():
+        for storage in np.flatnonzero(np.asarray(way) >= 3).tolist():
             s = <Index>storage
             if core.leaves(s) < core.returns(s) and core.leaves(s) < self.operators:
                 found.append((storage, core.leaves(s), core.returns(s)))

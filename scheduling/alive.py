@@ -14,7 +14,6 @@ the peak. O(n + m + k) for k reads and writes, those of reruns included, beside 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ from ..units import human_bytes
 from .graph import Phase, StepGraph
 from .schedule import Rates, Schedule, Way
 from .simulate import Outcome, simulate, simulator
-
-_NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class _Walk:
     """What is there while a step goes on."""
 
     def __init__(self, graph: StepGraph, schedule: Schedule, rates: Rates) -> None:
-        self.graph, self.schedule, self.rates = graph, schedule, rates
+        self.graph, self.schedule = graph, schedule
         self.of: list[int] = graph.storage.tolist()
         self.way: list[int] = schedule.way.tolist()
         self.resident = [bool(graph.resident[s]) for s in self.of]
@@ -74,21 +71,25 @@ class _Walk:
         self.writes = [sorted(set(row)) for row in graph.writes.rows()]
         core = simulator(graph, schedule, rates)
         core.evaluate()
-        _, self.near, _, self.last, self.next_need, self.needed = (row.tolist() for row in core.intervals())
+        _, near, _, self.last, _, self.needed = (row.tolist() for row in core.intervals())
         place = {operator: position for position, operator in enumerate(schedule.order.tolist())}
         rows = [] if schedule.drops is None else schedule.drops.rows()
         # Those before the near use are none: the program holds the value.
-        drops = {s: {p for o in row if (p := place[o]) >= self.near[s]} for s, row in enumerate(rows)}
+        drops = {s: {p for o in row if (p := place[o]) >= near[s]} for s, row in enumerate(rows)}
         self.there: set[int] = set()
         self.small: set[int] = set()  # packed
         self.shrinks: dict[int, list[int]] = {}  # by position: values to look at after it
         for v in range(graph.values):
             if not self.resident[v]:
-                for position in {self.near[v], self.needed[v], *drops.get(self.of[v], ())}:
+                for position in {near[v], self.needed[v], *drops.get(self.of[v], ())}:
                     self.shrinks.setdefault(position, []).append(v)
 
     def to_the_peak(self, outcome: Outcome) -> Alive:
-        evicted, fetched = self.transfers()
+        evicted: dict[int, list[int]] = {}
+        fetched: dict[int, list[int]] = {}
+        for v, out, back in outcome.swapped:
+            evicted.setdefault(out, []).append(v)
+            fetched.setdefault(back, []).append(v)
         recomputed = dict(outcome.recomputed)
         for position, operator in enumerate(self.schedule.order.tolist()):
             self.there.difference_update(evicted.get(position, ()))
@@ -134,34 +135,6 @@ class _Walk:
                 self.small.discard(v)
             elif self.way[v] == Way.PACKED:
                 self.small.add(v)
-
-    def transfers(self) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """By position, before its operator: values that have been evicted, and that are fetched. See `schedule`."""
-        clock = [0.0]
-        for operator in self.schedule.order.tolist():
-            clock.append(clock[-1] + float(self.graph.seconds[operator]))
-        n = len(clock) - 1
-        needs = [
-            v
-            for v in range(self.graph.values)
-            if self.way[v] == Way.SWAPPED and self.next_need[v] not in (_NEVER, -1)
-        ]
-        out, into = {}, {}
-        done, start = 0.0, float("inf")
-        for v in sorted(needs, key=lambda v: (self.near[v], v)):
-            done = max(done, clock[self.near[v] + 1]) + int(self.graph.size[v]) / self.rates.swap
-            out[v] = bisect_left(clock, done, self.near[v] + 1, n)
-        for v in sorted(needs, key=lambda v: (-self.next_need[v], v)):
-            back = self.next_need[v]
-            start = min(start, clock[back]) - int(self.graph.size[v]) / self.rates.swap
-            into[v] = max(bisect_right(clock, start, 0, back + 1) - 1, 0)
-        evicted: dict[int, list[int]] = {}
-        fetched: dict[int, list[int]] = {}
-        for v in needs:
-            if out[v] < into[v]:
-                evicted.setdefault(out[v], []).append(v)
-                fetched.setdefault(into[v], []).append(v)
-        return evicted, fetched
 
     def alive(self, operator: int, again: bool, copies: int) -> Alive:
         graph = self.graph

@@ -96,7 +96,7 @@ class _Checker:
                 )
             if any(sum(w in row for row in self.writes) != 1 for w in together):
                 raise ScheduleError(f"{self.value(v)} has not one writer; expected KEPT, not {Way(way).name}")
-            if way in (Way.PACKED, Way.SWAPPED) and len(together) > 1:
+            if way in (Way.PACKED, Way.SWAPPED, Way.ON_DEMAND) and len(together) > 1:
                 raise ScheduleError(f"{self.value(v)} shares its storage; it cannot be {Way(way).name}")
         for v, named in enumerate(self.named):
             using = {i for i in range(self.n) if v in {self.of[w] for w in self.reads[i] | self.writes[i]}}
@@ -280,7 +280,7 @@ class _Checker:
             clock.append(clock[-1] + float(self.graph.seconds[i]))
         leaves: list[tuple[int, int]] = []
         back: dict[int, int] = {}
-        for v in (v for v in range(self.m) if self.way[v] == Way.SWAPPED):
+        for v in (v for v in range(self.m) if self.way[v] in (Way.SWAPPED, Way.ON_DEMAND)):
             near = self.near[v]
             asked = [self.runs[k].position for k in self.reread[v]]
             needs = [p for p in (*self.uses[v], *asked) if p > near]
@@ -289,11 +289,14 @@ class _Checker:
                 back[v] = min(needs)
         gone, here, busy = {}, {}, 0.0
         for near, v in sorted(leaves):
+            if self.way[v] == Way.ON_DEMAND:
+                gone[v], here[v], busy = near + 1, back[v], clock[near + 1]
+                continue
             busy = max(busy, clock[near + 1]) + int(self.graph.size[v]) / self.rates.swap
             late = [p for p in range(near + 1, self.n) if clock[p] >= busy]
             gone[v] = late[0] if late else self.n
         busy = float("inf")
-        for v in sorted(back, key=lambda v: (-back[v], v)):
+        for v in sorted((v for v in back if self.way[v] == Way.SWAPPED), key=lambda v: (-back[v], v)):
             busy = min(busy, clock[back[v]]) - int(self.graph.size[v]) / self.rates.swap
             early = [p for p in range(back[v] + 1) if clock[p] <= busy]
             here[v] = early[-1] if early else 0

@@ -1,15 +1,17 @@
 """The schedule: what happens in a step and when. It lowers the live peak; packing then places what is left.
 
-The operators run in the schedule's order, and every value is in one of four ways:
+The operators run in the schedule's order, and every value is in one of five ways:
 
-========  ==============================================================================================================
+========= ==============================================================================================================
 way       after a use, to the next one
-========  ==============================================================================================================
+========= ==============================================================================================================
 KEPT      it stays, as long as an operator, or a recomputation, will read it. A value that neither will goes at once
 DROPPED   it goes, and is recomputed when an operator reads it
 PACKED    it stays in fewer bytes (a mask of dropout in a bit for each element), and is unpacked at its next use
-SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of its next use
-========  ==============================================================================================================
+SWAPPED   it is evicted to a file or to the host's memory, and fetched ahead of its next use; it stays where there is
+          no time for both
+ON_DEMAND it is evicted at once and fetched when it is needed; the step waits for both
+========= ==============================================================================================================
 
 *Where.* In a step with phases, as a framework runs it, this is after the last use in the phase that wrote the value:
 the program itself runs the forward operators. In a step without phases (all operators are of one) a DROPPED value goes
@@ -49,6 +51,7 @@ class Way(IntEnum):
     DROPPED = 1
     PACKED = 2
     SWAPPED = 3
+    ON_DEMAND = 4
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,9 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
 
     The order is one of all operators, each after what it depends on. Values that share a storage have one way.
     Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
-    DROPPED have repeatable writers; one that is PACKED or SWAPPED has a reader in a later phase, and its storage for
-    itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their storage.
+    DROPPED have repeatable writers; one that is PACKED, SWAPPED or ON_DEMAND has a reader in a later phase, and its
+    storage for itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their
+    storage.
 
     Raises
     ------
@@ -207,8 +211,8 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
                     f"{graph.label[operator]} (operator {operator}) runs before {graph.label[other]} "
                     f"(operator {other}), which it depends on"
                 )
-    if m and (way.min() < Way.KEPT or way.max() > Way.SWAPPED):
-        raise ScheduleError(f"a way {way.min()} or {way.max()}; expected {Way.KEPT} to {Way.SWAPPED}")
+    if m and (way.min() < Way.KEPT or way.max() > Way.ON_DEMAND):
+        raise ScheduleError(f"a way {way.min()} or {way.max()}; expected {Way.KEPT} to {Way.ON_DEMAND}")
     apart = np.flatnonzero(way != way[graph.storage])
     if len(apart):
         value = int(apart[0])
@@ -266,7 +270,7 @@ def _choices(graph: StepGraph) -> dict[int, tuple[Way, ...]]:
                 if graph.packed[storage] < graph.size[storage]:
                     ways.append(Way.PACKED)
                 if graph.size[storage] > 0:
-                    ways.append(Way.SWAPPED)
+                    ways += (Way.SWAPPED, Way.ON_DEMAND)
         found[storage] = tuple(ways)
     return found
 

@@ -82,12 +82,20 @@ class HostPool(EnteredPool):
     def serve_by_heap(self) -> None:
         """Serve by the pool's heap alone until a step is marked, as ``stowplan run`` does: no request is noted.
 
-        To be called before the pool serves. Nothing with a limit, which the heap does not know.
+        To be called before the pool serves. Nothing with a limit, which the heap does not know. Requests of 32 KiB and
+        more are counted, as ``heap_only``, with their bytes in whole pages; no step is looked for. A pool with
+        ``auto_step=True`` does the same for a while, if it serves fewer than a sixteenth of 65,536 requests from plans,
+        and finds no step, or eight times in a row; and for twice as many requests after each further search in vain.
         """
         self._host.serve_by_heap()
 
     def trim(self) -> None:
-        """Give back to the system the memory that is kept for later requests, arenas' and the C library's, too."""
+        """Give back to the system the memory that is kept for later requests, arenas' and the C library's, too.
+
+        For the next one to two seconds, what is freed then goes back as well. Arenas stay reserved, and serve their
+        plans. The pool does this by itself before it reserves an arena, and when it first uses one. What the C library
+        keeps of arrays older than the pool goes back each time that the heap has grown by 8 MiB and an eighth.
+        """
         self._host.drop_idle_pages()
         self._host.trim()
 

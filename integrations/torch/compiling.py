@@ -177,6 +177,16 @@ def compile_backend(
     ------
     ScheduleError
         `compiler` is none of these.
+
+    Notes
+    -----
+    Without a budget ``"eager"`` recomputes nothing, and PyTorch's own split may take less; with ``"inductor"`` that
+    split is used. Within a budget of inductor's, what PyTorch's partitioner calls recomputable costs nothing, and what
+    is random is kept. An operator whose backward pass would have other bits (``prod`` along a dimension, oneDNN's LSTM;
+    not with inductor) is refused, and so are sizes that are symbols. Nothing compares a model that asks whether it is
+    compiled. Annotations of `torch.utils.checkpoint` are ignored. What draws random numbers runs again on the host
+    only, from the generator's state, of which the 5 KB for each such operator are not counted. Inductor's caches do not
+    keep these graphs: each process makes its schedules again.
     """
     return CompileBackend(Within(budget, solver, time_limit), compiler)
 

@@ -13,6 +13,10 @@ A tensor's *lifespan* says at which of them it is there: a weight at all, the gr
 apply, an input at forward and gradient. Its lifetime follows: from the least of these numbers to the greatest. So the
 whole step is known from names and sizes, and can be ordered, scheduled and packed (`stowplan.papers.olla.joint`).
 
+With gradients that are *clipped* by their norm, all of them are there before the first apply, so all applies come last.
+A layer that *shares* the weights of one before it (the paper's Extend) adds to their gradient, which is applied once,
+after the layer that has them; so do the copies of layers that are *unrolled* in time.
+
 Outputs are *merged* where a layer allows it. A view (flatten, reshape) has its input's storage; a layer in place takes
 it over when no later layer needs the input. Both hold for derivatives, too, of an input that has one reader.
 
@@ -23,8 +27,8 @@ reader of the output, where NNTrainer puts a layer in between. O(n + k) for n la
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, IntFlag
 from typing import Any, NamedTuple
 
@@ -78,6 +82,8 @@ class Layer:
     label
         Bytes of the label, of a layer that no layer reads; of a loss usually those of its input. None: those of its
         output.
+    shares
+        Name of a layer before it whose weights it uses; it has none of its own then.
     """
 
     name: str
@@ -90,11 +96,12 @@ class Layer:
     merge: Merge = Merge.NONE
     frozen: bool = False
     label: int | None = None
+    shares: str | None = None
 
     @property
     def trains(self) -> bool:
-        """Whether it has weights that are trained."""
-        return bool(self.weights) and not self.frozen
+        """Whether it uses weights that are trained."""
+        return bool(self.weights or self.shares) and not self.frozen
 
 
 class ExecutionOrders(NamedTuple):
@@ -106,18 +113,64 @@ class ExecutionOrders(NamedTuple):
     apply: int
 
 
-def execution_orders(layers: Sequence[Layer]) -> list[ExecutionOrders]:
-    """Return the numbers of each layer, (n,): forward from the first layer to the last, then backward."""
-    found = []
+def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list[ExecutionOrders]:
+    """Return the numbers of each layer, (n,): forward from the first layer to the last, then backward.
+
+    `clipping`: gradients are clipped by the norm of all. Layers that share weights have the apply of the one that has
+    them.
+    """
     clock = len(layers)
-    for forward in range(len(layers) - 1, -1, -1):
-        step = 1 if layers[forward].trains else 0
-        found.append(ExecutionOrders(forward, clock, clock + step, clock + 2 * step))
-        clock += 2 * step + 1
-    return found[::-1]
+    backward: dict[int, tuple[int, int]] = {}
+    applied: dict[str, int] = {}
+    for number in range(len(layers) - 1, -1, -1):
+        layer = layers[number]
+        backward[number] = clock, clock + layer.trains
+        clock = backward[number][1] + 1
+        if layer.trains and not layer.shares and not clipping:
+            applied[layer.name] = clock
+            clock += 1
+    if clipping:
+        for layer in reversed(layers):
+            if layer.trains and not layer.shares:
+                applied[layer.name] = clock
+                clock += 1
+    return [
+        ExecutionOrders(
+            number, *backward[number], applied.get(layer.shares or layer.name, backward[number][1])
+        )
+        for number, layer in enumerate(layers)
+    ]
 
 
-def step_graph(layers: Sequence[Layer]) -> StepGraph:
+def unroll(layers: Sequence[Layer], steps: int, before: Mapping[str, str]) -> list[Layer]:
+    """Return layers for so many time steps, numbered ``"name 0"`` and so on, which share the first one's weights.
+
+    Parameters
+    ----------
+    layers
+        Those of one time step.
+    steps
+        1 or more.
+    before
+        By the name of a layer, one whose output of the time step before it reads as well.
+    """
+    found = []
+    for step in range(steps):
+        for number, layer in enumerate(layers):
+            names = layer.inputs
+            if names is None:
+                names = (layers[number - 1].name,) if number else ()
+            inputs = [f"{name} {step}" for name in names]
+            if step and layer.name in before:
+                inputs.append(f"{before[layer.name]} {step - 1}")
+            shares = f"{layer.name} 0" if step and layer.weights else None
+            weights = layer.weights if step == 0 else ()
+            name = f"{layer.name} {step}"
+            found.append(replace(layer, name=name, inputs=tuple(inputs), weights=weights, shares=shares))
+    return found
+
+
+def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
     """Return the training step of layers: an operator for each execution order.
 
     Weights and labels are resident: they are there before the step and after it. What `stowplan.scheduling.simulate`
@@ -127,14 +180,17 @@ def step_graph(layers: Sequence[Layer]) -> StepGraph:
     ----------
     layers
         n, each after those that it reads.
+    clipping
+        Whether gradients are clipped by the norm of all, so that all are there before any is applied.
 
     Raises
     ------
     GraphError
         Naming the layer and what was expected: a name that is used twice, an input that is no layer before it, a
-        negative size, a view of another size, a label of a layer that others read.
+        negative size, a view of another size, a label of a layer that others read, weights shared with a layer that has
+        none.
     """
-    return _Step(layers).graph()
+    return _Step(layers, clipping).graph()
 
 
 class _Tensor(NamedTuple):
@@ -150,7 +206,7 @@ class _Tensor(NamedTuple):
 class _Step:
     """Tensors are made with all their uses first; then outputs are merged, as that depends on them."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
+    def __init__(self, layers: Sequence[Layer], clipping: bool) -> None:
         self.layers = layers
         self.index: dict[str, int] = {}
         self.inputs: list[list[int]] = []
@@ -170,7 +226,10 @@ class _Step:
         for i, inputs in enumerate(self.inputs):
             for j in inputs:
                 self.consumers[j].append(i)
-        self.orders = execution_orders(layers)
+        self.orders = execution_orders(layers, clipping=clipping)
+        self.clipped = [
+            at.gradient for at, layer in zip(self.orders, layers, strict=True) if clipping and layer.trains
+        ]
         self.trained = [False] * len(layers)  # a derivative has to reach it
         for i, layer in enumerate(layers):
             self.trained[i] = layer.trains or any(self.trained[j] for j in self.inputs[i])
@@ -183,6 +242,16 @@ class _Step:
         sizes = (layer.output, *layer.weights, *(size for size, _ in layer.temporaries), layer.label or 0)
         if min(sizes) < 0:
             raise GraphError(f"layer {layer.name}: {min(sizes)} bytes; expected 0 or more")
+        if layer.shares is None:
+            return
+        owner = self.index.get(layer.shares)
+        if owner is None or not self.layers[owner].weights or layer.weights:
+            raise GraphError(
+                f"layer {layer.name} shares the weights of {layer.shares!r}; expected a layer before it that has some, "
+                "and none of its own"
+            )
+        if layer.frozen != self.layers[owner].frozen:
+            raise GraphError(f"layer {layer.name} shares weights; expected `frozen` as of {layer.shares}")
 
     def graph(self) -> StepGraph:
         n = len(self.layers)
@@ -191,7 +260,7 @@ class _Step:
         for i in range(n):
             self.forward(i, outputs)
             self.backward(i, outputs, derivatives)
-            self.own(i)
+            self.own(i, [j for j in range(i, n) if j == i or self.layers[j].shares == self.layers[i].name])
         for i in range(n):
             self.merge_outputs(i, outputs)
         for i in range(n - 1, -1, -1):
@@ -238,18 +307,19 @@ class _Step:
         for j in dict.fromkeys(passed):
             self.tensors[derivatives[j]].writes.append(orders.derivative)
 
-    def own(self, i: int) -> None:
-        """Weights, their gradients, and temporaries."""
+    def own(self, i: int, sharing: list[int]) -> None:
+        """Weights, their gradients, and temporaries; `sharing`: the layers that use the weights, itself included."""
         layer, orders = self.layers[i], self.orders[i]
-        used = sorted(
-            {orders.forward, orders.derivative, orders.apply} if self.trained[i] else {orders.forward}
-        )
+        used: set[int] = set()
+        for j in sharing:
+            forward, _, derivative, apply = self.orders[j]
+            used |= {forward, derivative, apply} if self.trained[j] else {forward}
         for k, size in enumerate(layer.weights):
             weight = self.tensor(f"weight {k} of {layer.name}", size, resident=True)
-            self.tensors[weight].reads.extend(used)
+            self.tensors[weight].reads.extend(sorted(used))
             if layer.trains:
                 gradient = self.tensors[self.tensor(f"gradient of weight {k} of {layer.name}", size)]
-                gradient.writes.append(orders.gradient)
+                gradient.writes.extend(sorted(self.orders[j].gradient for j in sharing))
                 gradient.reads.append(orders.apply)
         for k, (size, lifespan) in enumerate(layer.temporaries):
             parts = zip((1, 2, 4, 8), orders, strict=True)
@@ -313,8 +383,8 @@ class _Step:
         phase = [Phase.FORWARD] * count
         for layer, orders in zip(self.layers, self.orders, strict=True):
             labels[orders.forward] = f"forward {layer.name}"
-            names = ("gradient", "derivative", "apply") if layer.trains else ("derivative",)
-            for name in names:
+            names = {"gradient": layer.trains, "derivative": True, "apply": layer.trains and not layer.shares}
+            for name in (name for name, has_it in names.items() if has_it):
                 at: int = getattr(orders, name)
                 labels[at] = f"{name} {layer.name}"
                 phase[at] = Phase.UPDATE if name == "apply" else Phase.BACKWARD
@@ -341,7 +411,7 @@ class _Step:
             # A label stands for what a loss makes of the output, and there is none before there is an output.
             found[orders.gradient].add(orders.forward)
             found[orders.derivative].add(orders.forward)
-            found[orders.apply].update((orders.gradient, orders.derivative))
+            found[orders.apply].update((orders.gradient, orders.derivative, *self.clipped))
         for tensor, base in self.base.items():
             # What is written into a storage comes after those that read what was there.
             others = [base, *(t for t, b in self.base.items() if b == base and t != tensor)]

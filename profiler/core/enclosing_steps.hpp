@@ -8,6 +8,13 @@
 // which none of these could plan: at least 1 / kNotable of all that it asks for. An epoch of alike iterations holds
 // less.
 //
+//     loops     a a a a b b b b c   a a a a b b b b c   a a a a ...
+//     found          a       b          a       b           a
+//
+// Where an iteration has several inner loops, each is found in its turn. Where one is found three times in a row with
+// the same requests between, of which at most half are in steps that are alike, an enclosing step begins at the lowest
+// place between.
+//
 // O(1) for each request and each step.
 #pragma once
 
@@ -39,7 +46,8 @@ class EnclosingSteps {
 
   // Before each request: `live` bytes; `grams` are those before it.
   void see(Bytes size, Bytes live, const Grams& grams) {
-    if (live < lowest_.level) lowest_ = {grams[Grams::kLongest], live, clock_, grams.all(), bytes_, 0, 0};
+    if (live < lowest_.level) lowest_ = mark(live, grams);
+    if (!loops_.empty() && live < loops_.back().lowest.level) loops_.back().lowest = mark(live, grams);
     bytes_ += size;
     ++clock_;
   }
@@ -57,7 +65,11 @@ class EnclosingSteps {
       --votes_;
       return true;
     }
-    if (votes_ == 0) usual_step_ = step;
+    if (votes_ == 0) {
+      usual_step_ = step;
+    } else {
+      alike_ += length;
+    }
     votes_ = std::min(votes_ + 1, kVotes);
     return false;
   }
@@ -74,14 +86,58 @@ class EnclosingSteps {
       marks_.push_back(mark);
       return std::nullopt;
     }
-    mark.distance = mark.at - known->at;
-    mark.between = Grams::since(known->asked, mark.asked, mark.distance);
-    const bool again = mark.distance == known->distance && mark.between == known->between;
+    const bool again = repeats(mark, *known);
     const bool notable = (level - mark.level) * kNotable >= mark.bytes - known->bytes;
     *known = mark;
-    if (!again || !notable || mark.distance > kLongest) return std::nullopt;
+    if (!again || !notable) return std::nullopt;
     forget_marks();
     return Found{mark.gram, mark.level, mark.distance};
+  }
+
+  // Notes the place before a request where another loop was found: the steps are others from now on.
+  std::optional<Found> note_loop(Bytes live, const Grams& grams) {
+    forget_marks();
+    Loop loop{mark(live, grams), mark(live, grams)};
+    const auto known = std::find_if(loops_.rbegin(), loops_.rend(),
+                                    [&](const Loop& other) { return other.found.gram == loop.found.gram; });
+    if (known != loops_.rend() && repeats(loop.found, known->found) &&
+        2 * (loop.found.alike - known->found.alike) <= loop.found.distance) {
+      const auto lower = [](const Loop& one, const Loop& other) { return one.lowest.level < other.lowest.level; };
+      const Mark lowest = std::min_element(known.base() - 1, loops_.end(), lower)->lowest;
+      loops_.clear();
+      return Found{lowest.gram, lowest.level, loop.found.distance};
+    }
+    if (loops_.size() == kMarks) loops_.erase(loops_.begin());
+    loops_.push_back(loop);
+    return std::nullopt;
+  }
+
+ private:
+  // A place before a request.
+  struct Mark {
+    std::uint64_t gram = 0;
+    Bytes level = 0;          // alive
+    Number at = 0;            // by `clock_`
+    std::uint64_t asked = 0;  // before it, as a hash
+    Bytes bytes = 0;          // asked for before it
+    Number alike = 0;         // requests before it in steps that are alike
+    Number distance = 0;      // from the time before; 0 where there was none
+    std::uint64_t between = 0;
+  };
+  struct Loop {
+    Mark found;
+    Mark lowest;  // from there until another one was found
+  };
+
+  Mark mark(Bytes live, const Grams& grams) const {
+    return {grams[Grams::kLongest], live, clock_, grams.all(), bytes_, alike_, 0, 0};
+  }
+
+  // Whether a mark is as far from the time before as that from its own, with the same requests between.
+  static bool repeats(Mark& mark, const Mark& before) {
+    mark.distance = mark.at - before.at;
+    mark.between = Grams::since(before.asked, mark.asked, mark.distance);
+    return mark.distance == before.distance && mark.between == before.between && mark.distance <= kLongest;
   }
 
   // The steps are others from now on.
@@ -90,25 +146,15 @@ class EnclosingSteps {
     votes_ = 0;
   }
 
- private:
-  // Where the odd steps of a loop are lowest.
-  struct Mark {
-    std::uint64_t gram = 0;
-    Bytes level = 0;          // alive
-    Number at = 0;            // the last time, by `clock_`
-    std::uint64_t asked = 0;  // before it, as a hash
-    Bytes bytes = 0;          // asked for before it
-    Number distance = 0;      // from the time before; 0 where there was none
-    std::uint64_t between = 0;
-  };
-
   Number clock_ = 0;              // requests
   Bytes bytes_ = 0;               // asked for
   std::uint64_t begun_ = 0;       // all requests before the running step, as a hash
   std::uint64_t usual_step_ = 0;  // of most steps (Boyer and Moore's vote)
   Number votes_ = 0;
-  Mark lowest_;  // of the running step
-  std::vector<Mark> marks_;
+  Number alike_ = 0;         // requests in steps that were as most steps
+  Mark lowest_;              // of the running step
+  std::vector<Mark> marks_;  // where odd steps are lowest, the last time
+  std::vector<Loop> loops_;  // found in turn, the last ones
 };
 
 }  // namespace stowplan::profiler

@@ -48,7 +48,7 @@ class StepFinder {
     none,
     begins,  // a step begins with this request
     found,   // as begins; and two whole steps lie before it: from first() to second(), and from there on
-    lost     // kLongest requests without a beginning: all is forgotten
+    lost     // what came before is none: kLongest requests without a beginning, or part of an enclosing step
   };
 
   // What the caller believes of whether a step begins with a request.
@@ -109,8 +109,12 @@ class StepFinder {
   Cue look(Bytes live, Hint hint) {
     const bool anchored = at_anchor(live);
     if (begins(anchored, hint)) {
+      const bool is_part = is_part_;
+      if (anchored) is_part_ = false;
       end_step(live, anchored);
-      return Cue::begins;
+      if (!is_part) return Cue::begins;
+      begin(live);
+      return Cue::lost;
     }
     if (number_ >= kLongest) {
       forget();
@@ -140,6 +144,7 @@ class StepFinder {
   void set_anchor(const Anchor& anchor) {
     ++anchors_;
     anchor_ = anchor;
+    is_part_ = false;
     state_ = State::anchored;
     without_anchor_ = 0;
   }
@@ -176,9 +181,13 @@ class StepFinder {
   void look_around() {
     const auto found = enclosing_.note_odd(number_, level_);
     if (!found) return;
-    set_anchor({Grams::kLongest, found->gram, true});
-    usual_ = found->length;
+    enclose(*found);
     chosen_level_ = found->level;
+  }
+
+  void enclose(const EnclosingSteps::Found& found) {
+    set_anchor({Grams::kLongest, found.gram, true});
+    usual_ = found.length;
   }
 
   void begin(Bytes live) {
@@ -199,9 +208,15 @@ class StepFinder {
     search_->note(number_, live, after_);
     const auto found = search_->examine(grams_, usual_);
     if (!found) return false;
-    set_anchor({found->kind, grams_[found->kind], false});
-    enclosing_.forget_marks();
     doubt_ = 0;
+    if (const auto enclosing = enclosing_.note_loop(live, grams_)) {
+      enclose(*enclosing);
+      level_ = enclosing->level;
+      is_part_ = true;
+      search_.reset();
+      return false;
+    }
+    set_anchor({found->kind, grams_[found->kind], false});
     first_ = found->first;
     second_ = found->second;
     usual_ = std::max(number_ - second_, second_ - first_);
@@ -216,6 +231,7 @@ class StepFinder {
   std::optional<ValleySearch> search_{ValleySearch(0)};  // none while the anchor comes as usual
   Number first_ = 0, second_ = 0;
   EnclosingSteps enclosing_;
+  bool is_part_ = false;  // of an enclosing step: the running step, which began at another anchor
 
   Grams grams_;
   Number number_ = 0;

@@ -37,7 +37,7 @@ from ..simulate import simulator
 from ..storages import Storages
 
 # The bit of a storage that may go after any use.
-ANYWHERE = 16
+ANYWHERE = 128
 
 # Evaluations of local search: so many by operators, within these limits.
 WORK, LEAST_EFFORT, MOST_EFFORT = 16_000_000, 4_000, 40_000
@@ -210,7 +210,7 @@ class _Search:
         self._ways = np.zeros(graph.values, dtype=np.uint8)
         for storage, ways in storages.ways.items():
             for way in ways:
-                if way != Way.SWAPPED or options.swap:
+                if way < Way.SWAPPED or options.swap:
                     self._ways[storage] |= 1 << int(way)
                     if way == Way.DROPPED and not graph.has_phases():
                         self._ways[storage] |= ANYWHERE

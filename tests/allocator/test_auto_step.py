@@ -307,3 +307,26 @@ def test_the_step_of_a_sequence_to_sequence_network_is_found(chainer: Any) -> No
     assert watch.found_after <= 5
     steps = [after.steps - before.steps for before, after in pairwise(watch.stats[5:])]
     assert steps == [1] * len(steps)  # each ends where the program's does
+
+
+@pytest.mark.no_cover
+def test_the_step_of_a_language_model_is_found_though_its_loops_are(chainer: Any) -> None:
+    """Forward, backward and update each are a loop, and each is found in its turn."""
+    from experiments.models.ptb import LanguageModel
+
+    pool = NumpyPool(auto_step=True, planning_share=1)
+    watch = Watch(pool)
+    with pool:
+        model = LanguageModel(layers=1, words=300, units=32)
+        optimizer = chainer.optimizers.SGD().setup(model)
+        words = np.random.default_rng(0).integers(0, 300, (2, 21)).astype(np.int32)
+        for _ in range(14):
+            loss = model(words[:, :-1], words[:, 1:])
+            model.cleargrads()
+            loss.backward()
+            optimizer.update()
+            del loss
+            watch()
+    steps = [after.steps - before.steps for before, after in pairwise(watch.stats[8:])]
+    assert steps == [1] * len(steps)
+    assert watch.replayed(10) >= 0.9

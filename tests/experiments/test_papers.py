@@ -58,7 +58,7 @@ def test_olla() -> None:
 
 
 def test_nntrainer() -> None:
-    components, planned = cells("nntrainer")
+    components, planned, swapped = cells("nntrainer")
     assert components["convolution, 3 of 3 x 3, stride 2"]["needed"] == "65,856"
     assert planned["VGG16"] == {
         "layers": "VGG16",
@@ -68,6 +68,8 @@ def test_nntrainer() -> None:
         "best_fit": "1.000",
         "auto": "1.000",
     }
+    vgg16 = swapped["VGG16, 32 x 32"]  # the paper: 170, 60 and 40 beside the process's own 11
+    assert [vgg16[column] for column in ("no swap", "ahead", "on demand")] == ["149.8", "48.3", "32.1"]
 
 
 def test_somas() -> None:

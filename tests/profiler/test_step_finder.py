@@ -172,6 +172,40 @@ def test_an_enclosing_loop_that_holds_much_is_the_step(inner: int) -> None:
     assert set(distances(found)[-12:]) == {len(step)}
 
 
+def in_turn(words: int, *, layers: int = 6) -> Script:
+    """A loop over words, one back over them, and one over the parameters: as a recurrent network is trained.
+
+    What the first one computes is held until the last one.
+    """
+    held = words * (layers + 8)
+    forward = [(1000 + place % layers, held - place) for place in range(words * layers)]
+    backward = [(500 + i, 2) for i in range(8)] * words
+    update = [(3000 + i, 1) for i in range(3)] * 12
+    return [*forward, *backward, *update]
+
+
+@pytest.mark.parametrize("words", [12, 20])
+def test_a_step_of_several_loops_is_found_though_each_of_them_is(words: int) -> None:
+    step = in_turn(words)
+    found = beginnings(chain([(10**6, 10**9)], islice(cycle(step), 9 * len(step))))
+    assert found[0] < len(step)  # an inner loop
+    assert distances(found)[-2:] == [len(step)] * 2
+
+
+@given(
+    words=st.lists(st.sampled_from([6, 9, 12]), min_size=1, max_size=2),
+    layers=st.sampled_from([3, 6]),
+    hints=st.dictionaries(st.integers(0, 900), st.booleans(), max_size=4),
+)
+@settings(max_examples=20)
+def test_loops_in_turn_equal_the_reference(words: list[int], layers: int, hints: dict[int, bool]) -> None:
+    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
+    steps = chain.from_iterable(islice(cycle([in_turn(n, layers=layers) for n in words]), 7))
+    for number, (size, live) in enumerate(run(steps)):
+        cue = expected.observe(size, 0, live, hints.get(number))
+        assert finder.observe(size, 0, live, hints.get(number)) == cue
+
+
 def test_an_enclosing_loop_that_holds_little_is_not() -> None:
     """An epoch of alike iterations."""
     step = nested(60, held=500)

@@ -151,6 +151,15 @@ def test_what_is_swapped_is_away_as_long_as_the_transfers_allow() -> None:
     assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=10.0)).extra_seconds == 0.5
 
 
+def test_on_demand_a_value_is_away_whatever_the_transfers_take() -> None:
+    graph = two_layers()
+    for rate in (1e9, 10.0, 0.5):
+        outcome = simulate(graph, with_way(graph, v1=Way.ON_DEMAND), Rates(swap=rate))
+        assert outcome.swapped == ((1, 2, 4),)
+        assert outcome.live.tolist() == [10, 30, 21, 41, 40, 15]
+        assert outcome.extra_seconds == 2 * 10 / rate
+
+
 def test_an_empty_step() -> None:
     outcome = simulate(StepGraph([], [], []), as_recorded(StepGraph([], [], [])))
     assert (outcome.peak, outcome.place, outcome.live.size, outcome.released.size) == (0, -1, 0, 0)

@@ -38,7 +38,7 @@ seeds = st.integers(0, 10**6)
 def allowed(graph: StepGraph, swap: bool = True) -> np.ndarray:
     ways = np.zeros(graph.values, dtype=np.uint8)
     for s, its in choices(graph).items():
-        ways[s] = sum(1 << int(w) for w in its if swap or w != Way.SWAPPED)
+        ways[s] = sum(1 << int(w) for w in its if swap or w < Way.SWAPPED)
     return ways
 
 
@@ -58,9 +58,9 @@ def test_descents_are_those_recorded() -> None:
         budget = int((0.3 + seed % 9 / 10) * simulate(graph, start).peak)
         swap = seed % 2 == 0
         if not swap:
-            start = Schedule(start.order, np.where(start.way == Way.SWAPPED, Way.KEPT, start.way))
+            start = Schedule(start.order, np.where(start.way >= Way.SWAPPED, Way.KEPT, start.way))
         ended.append(descend(graph, start.order, start.way, allowed(graph, swap), budget, rates)[1].tolist())
-    assert zlib.crc32(repr(ended).encode()) == 938509002
+    assert zlib.crc32(repr(ended).encode()) == 1363869900
 
 
 @given(seeds, st.floats(0, 1), st.booleans())
@@ -80,7 +80,7 @@ def test_solutions_keep_the_budget_or_say_the_least(seed: int, share: float, swa
     require_sound(graph, found, rates)
     assert found.peak <= free
     if not swap:
-        assert not (found.schedule.way == Way.SWAPPED).any()
+        assert not (found.schedule.way >= Way.SWAPPED).any()
 
 
 @given(seeds)
@@ -211,7 +211,7 @@ def test_swapping_is_chosen_where_it_is_cheaper() -> None:
     slow = schedule(graph, budget, "greedy", swap=True, rates=Rates(swap=1e-3))
     assert (fast.schedule.way == Way.SWAPPED).any()
     assert fast.extra_seconds < slow.extra_seconds
-    assert not (slow.schedule.way == Way.SWAPPED).any()
+    assert not (slow.schedule.way >= Way.SWAPPED).any()
 
 
 @pytest.mark.parametrize(

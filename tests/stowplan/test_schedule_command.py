@@ -14,7 +14,7 @@ from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
 from stowplan.scheduling.alive import alive_at_peak
 from stowplan.scheduling.bounds import bound_schedules
 from stowplan.scheduling.check import check
-from stowplan.scheduling.registry import solvers
+from stowplan.scheduling.registry import names
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 
@@ -257,4 +257,4 @@ def test_what_cannot_be_asked(arguments: list[str], expected: str, graph: Path) 
 def test_completion_offers_the_solvers_of_schedules() -> None:
     complete = ShellComplete(main, {}, "stowplan", "_STOWPLAN_COMPLETE")
     offered = {item.value for item in complete.get_completions(["schedule", "--solver"], "")}
-    assert offered == {"auto", *solvers}
+    assert offered == {"auto", *names()}

@@ -6,7 +6,7 @@ namespace stowplan::scheduling {
 
 namespace {
 
-constexpr Way kWays[] = {Way::kept, Way::dropped, Way::packed, Way::swapped};
+constexpr Way kWays[] = {Way::kept, Way::dropped, Way::packed, Way::swapped, Way::on_demand};
 
 // What counts as free: a move that costs less than this share of all seconds is as good as one that costs nothing.
 constexpr double kFree = 1e-7;

@@ -36,7 +36,7 @@ struct Worth {
 
 class Trial {
  public:
-  static constexpr std::uint8_t kGoes = 16;
+  static constexpr std::uint8_t kGoes = 128;
 
   // `ways`, (m,): the bits of a value that has a storage say which ways it may take; kGoes says that it may go after
   // any use.

@@ -28,7 +28,7 @@ void Simulator::lay_out() {
     const Index end = way == Way::dropped ? near_[s] : needed_[s];
     if (end != end_[s]) move_end(s, end);
     if (way == Way::packed) lay_out_packed(s);
-    if (way == Way::swapped) {
+    if (is_swapped(s)) {
       if (next_need(s) != kNever) {
         transfers_.emplace_back(near_[s], s);
       } else {
@@ -59,21 +59,30 @@ void Simulator::lay_out_packed(Index s) {
   packing_ += 2 * size_[s];
 }
 
-// One transfer at a time: evictions follow each other from the near uses on, fetches are as late as they may be.
+// One transfer at a time: evictions follow each other from the near uses on, fetches are as late as they may be. On
+// demand, operators wait: after the near use for all that is going, before the next need for what comes.
 void Simulator::lay_out_swapped() {
   stalls_ = 0.0;
   if (transfers_.empty()) return;
   const auto clock = clock_.begin();
   std::sort(transfers_.begin(), transfers_.end());
-  double done = 0.0;
+  double done = 0.0, waited = 0.0;
   for (auto& [near, s] : transfers_) {
-    done = std::max(done, clock_[near + 1]) + static_cast<double>(size_[s]) / rates_.swap;
+    const double seconds = static_cast<double>(size_[s]) / rates_.swap;
+    if (way_[s] == Way::on_demand) {
+      waited += std::max(0.0, done - clock_[near + 1]) + 2 * seconds;
+      done = clock_[near + 1];
+      evict(s, near + 1, next_need(s));
+      continue;
+    }
+    done = std::max(done, clock_[near + 1]) + seconds;
     returned_[s] = static_cast<Index>(std::lower_bound(clock + near + 1, clock + n_, done) - clock);  // out, for now
     near = -next_need(s);
   }
   std::sort(transfers_.begin(), transfers_.end());
   double start = std::numeric_limits<double>::infinity();
   for (const auto& [minus_next, s] : transfers_) {
+    if (way_[s] == Way::on_demand) continue;
     const Index next = -minus_next;
     start = std::min(start, clock_[next]) - static_cast<double>(size_[s]) / rates_.swap;
     const auto into = static_cast<Index>(std::upper_bound(clock, clock + next + 1, start) - clock) - 1;
@@ -84,7 +93,7 @@ void Simulator::lay_out_swapped() {
       evict(s, kNever, kNever);  // it would have to come back before it is gone
     }
   }
-  stalls_ = std::max(0.0, done - start);
+  stalls_ = waited + std::max(0.0, done - start);
   return_early();
 }
 
@@ -101,7 +110,7 @@ void Simulator::evict(Index s, Index out, Index into) {
 // A value that a rerun writes while it is out stays from then on.
 void Simulator::return_early() {
   for (const auto& [s, position, _] : rewritten_log_) {
-    if (way_[s] != Way::swapped || position < out_[s] || position >= into_[s] || returned_[s] != kNever) continue;
+    if (!is_swapped(s) || position < out_[s] || position >= into_[s] || returned_[s] != kNever) continue;
     returned_[s] = position;
     move(before_, into_[s], -size_[s]);
   }
@@ -139,7 +148,7 @@ void Simulator::add_up() {
 // Of a storage that is not DROPPED: before the operator at a position and its reruns, where it was written before.
 bool Simulator::is_present(Index s, Index position) const {
   if (position > needed_[s]) return false;
-  return way_[s] != Way::swapped || position < out_[s] || position >= into_[s] || returned_[s] < position;
+  return !is_swapped(s) || position < out_[s] || position >= into_[s] || returned_[s] < position;
 }
 
 void Simulator::look_into(Reruns& reruns) {

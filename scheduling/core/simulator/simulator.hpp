@@ -9,6 +9,7 @@
 //   PACKED          |--------------|- - - few bytes - - - - |----------------------|
 //   SWAPPED         |--------------|---|             |------|----------------------|
 //                                     out           into
+//   ON_DEMAND       |--------------|                        |----------------------|
 //
 // A DROPPED storage goes after each of its *drops*: the last use in the phase that wrote it, and the uses that the
 // schedule names. The near use is the first of them.
@@ -42,7 +43,7 @@ using Index = std::int32_t;  // an operator, a value, a storage (its value's num
 
 constexpr Index kNever = std::numeric_limits<Index>::max();  // a position after all others
 
-enum class Way : std::int8_t { kept = 0, dropped = 1, packed = 2, swapped = 3 };
+enum class Way : std::int8_t { kept = 0, dropped = 1, packed = 2, swapped = 3, on_demand = 4 };
 
 // Compressed rows: row i is index[first[i]] to index[first[i + 1]], exclusive.
 struct Rows {
@@ -129,7 +130,7 @@ class Simulator {
   const std::vector<Reruns>& reruns() const { return reruns_; }  // by position
   const std::vector<Index>& rerun_operators() const { return again_; }
   Index needed(Index storage) const { return needed_[storage]; }  // last use by an operator or a rerun
-  // Of a SWAPPED storage, as of the last evaluation: before which positions it leaves and is back; kNever: it stays.
+  // Of a storage that is SWAPPED or ON_DEMAND, as of the last evaluation: before which positions it leaves and is back; kNever: it stays.
   Index leaves(Index storage) const { return out_[storage]; }
   Index returns(Index storage) const { return into_[storage]; }
   Index next_need(Index storage) const;  // first one after near; kNever: none
@@ -181,6 +182,7 @@ class Simulator {
   void move_end(Index storage, Index end);
   void lay_out_packed(Index storage);
   void lay_out_swapped();
+  bool is_swapped(Index storage) const { return way_[storage] == Way::swapped || way_[storage] == Way::on_demand; }
   void evict(Index storage, Index out, Index into);
   void return_early();
   void lay_out_regained();

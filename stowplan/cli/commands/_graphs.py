@@ -102,8 +102,11 @@ def treated(graph: StepGraph, schedule: Schedule) -> dict[str, list[int]]:
 
     changed = (schedule.way != as_recorded(graph).way) & (graph.storage == np.arange(graph.values))
     found = {}
-    for way in (Way.DROPPED, Way.PACKED, Way.SWAPPED):
-        values = np.flatnonzero(changed & (schedule.way == way) & (graph.size > 0))
+    treatments = {way: (way,) for way in (Way.DROPPED, Way.PACKED)} | {
+        Way.SWAPPED: (Way.SWAPPED, Way.ON_DEMAND)
+    }
+    for way, ways in treatments.items():
+        values = np.flatnonzero(changed & np.isin(schedule.way, ways) & (graph.size > 0))
         found[way.name.lower()] = values[np.argsort(-graph.size[values], kind="stable")].tolist()
     return found
 

@@ -164,7 +164,7 @@ class RandomScheduler(Scheduler):
         graph = graph.with_seconds(1000 * graph.seconds)  # as of a larger network: there is time to swap
         way = as_recorded(graph).way.copy()
         for storage, ways in choices(graph).items():
-            allowed = [w for w in ways if w != Way.SWAPPED or self._swap_to]
+            allowed = [w for w in ways if w < Way.SWAPPED or self._swap_to]
             if len(allowed) > 1 and self.random.random() < self.share:
                 way[graph.storage == storage] = self.random.choice(allowed[1:])
                 self.drawn += 1

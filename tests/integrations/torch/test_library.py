@@ -16,7 +16,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 from stowplan.errors import MissingDependencyError
 from stowplan.profiler import torch_library
 
-from ...children import README_CODE, printed
+from ...children import README_CODE, ROOT, printed
 
 SECONDS = 600
 
@@ -276,6 +276,10 @@ ctypes.c_bool.in_dll(c10, "FLAGS_caffe2_cpu_allocator_do_junk_fill").value = Tru
 assert (torch.empty(5000, dtype=torch.uint8) == 0x7f).all()
 """
     run_with_table(program, cache)
+
+
+def test_the_tutorial_trains_within_a_budget() -> None:
+    assert "run again in each step" in printed(ROOT / "docs" / "examples" / "torch_budget.py")
 
 
 def test_the_readme_trains_within_a_budget() -> None:

@@ -18,9 +18,11 @@ from stowplan.papers.nntrainer.layers import (
     Lifespan,
     Merge,
     conv2d,
+    execution_orders,
     linear,
     lstm,
     step_graph,
+    unroll,
 )
 from stowplan.papers.olla.joint import blocks_of, order_and_place
 from stowplan.scheduling import StepGraph
@@ -145,6 +147,51 @@ def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
             holds[storage] = {v} | (holds.get(storage, set()) if layer in views else set())
 
 
+def test_with_clipping_all_gradients_are_there_before_any_is_applied() -> None:
+    layers = small()
+    orders = execution_orders(layers, clipping=True)
+    assert [at.apply for at in orders] == [11, 13, 8, 12, 5]
+    assert max(at.derivative for at in orders) < 12
+    found, plain = lifetimes(step_graph(layers, clipping=True)), lifetimes(step_graph(layers))
+    assert found["gradient of weight 0 of linear"] == (6, 12)
+    assert plain["gradient of weight 0 of linear"] == (6, 8)
+    graph = step_graph(layers, clipping=True)
+    before = graph.dependencies().rows()
+    for apply in (12, 13):
+        assert {6, 9} <= set(before[apply])
+
+
+def test_shared_weights_are_there_once_and_applied_once() -> None:
+    layers = [
+        Layer("input", 4, inputs=()),
+        Layer("first", 4, weights=(9,)),
+        Layer("again", 4, shares="first"),
+        loss(4),
+    ]
+    graph = step_graph(layers)
+    assert graph.name.count("weight 0 of first") == graph.name.count("gradient of weight 0 of first") == 1
+    assert not any("again" in name for name in graph.name if "weight" in name)
+    assert [label for label in graph.label if label.startswith("apply")] == ["apply first"]
+    gradient = graph.name.index("gradient of weight 0 of first")
+    writers = [graph.label[at] for at, row in enumerate(graph.writes.rows()) if gradient in row]
+    assert writers == ["gradient again", "gradient first"]
+
+
+def test_unrolled_layers_share_the_weights_of_the_first_step() -> None:
+    cell = [Layer("input", 4, inputs=()), Layer("hidden", 6, weights=(8, 2)), Layer("score", 3, weights=(5,))]
+    layers = unroll(cell, 3, {"hidden": "hidden"})
+    assert [layer.name for layer in layers][:4] == ["input 0", "hidden 0", "score 0", "input 1"]
+    assert layers[4] == Layer("hidden 1", 6, inputs=("input 1", "hidden 0"), shares="hidden 0")
+    graph = step_graph(layers)
+    weights = [
+        int(size) for size, name in zip(graph.size, graph.name, strict=True) if name.startswith("weight")
+    ]
+    assert sorted(weights) == [2, 5, 8]
+    hidden = graph.name.index("hidden 0")
+    assert sum(hidden in row for row in graph.reads.rows()) >= 2  # by the score, and by the next step
+    assert sum(label.startswith("apply") for label in graph.label) == 2
+
+
 # Table 4 of the paper, in KiB; the components alone, with what they are given and a loss.
 IMAGES = 64 * 150528 * 4
 
@@ -193,6 +240,12 @@ def test_table_4_lstm() -> None:
         ([Layer("a", 1, weights=(-2,))], "layer a: -2 bytes"),
         ([Layer("a", 4), Layer("b", 5, merge=Merge.VIEW)], "layer b is a view of 5 bytes of a; expected 4"),
         ([Layer("a", 4, weights=(1,), label=3), Layer("b", 5)], "layer a has a label and is read"),
+        (
+            [Layer("a", 4), Layer("b", 5, shares="a")],
+            "layer b shares the weights of 'a'; expected a layer before it",
+        ),
+        ([Layer("a", 4, weights=(1,)), Layer("b", 5, weights=(1,), shares="a")], "and none of its own"),
+        ([Layer("a", 4, weights=(1,)), Layer("b", 5, shares="a", frozen=True)], "expected `frozen` as of a"),
     ],
 )
 def test_what_is_wrong_is_named(layers: list[Layer], message: str) -> None:

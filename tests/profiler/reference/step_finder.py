@@ -41,8 +41,10 @@ class Request:
 @dataclass
 class Mark:
     place: int
+    alike: int = 0  # requests before it in steps that are alike
     distance: int = 0
     between: list[Symbol] = field(default_factory=list)
+    gram: tuple[Symbol, ...] = ()
 
 
 @dataclass
@@ -61,6 +63,9 @@ class StepFinder:
     usual_step: list[Symbol] | None = None
     votes: int = 0
     marks: dict[tuple[Symbol, ...], Mark] = field(default_factory=dict)
+    alike: int = 0
+    loops: list[Mark] = field(default_factory=list)  # found in turn, the last ones
+    part: bool = False  # the running step is part of an enclosing one
     chosen: int | None = None  # the lowest place of the last step, where its gram is the anchor from now on
 
     def observe(self, size: int, stream: int, live: int, begins: bool | None = None) -> str | None:
@@ -69,8 +74,11 @@ class StepFinder:
         anchored = self.at_anchor(live)
         cue = "begins" if self.begins(anchored, begins) else None
         if cue == "begins":
+            part, self.part = self.part, self.part and not anchored
             self.adrift = 0 if anchored else self.adrift + (self.anchor is not None)
             self.note_beginning(live)
+            self.begin(live)
+            cue = "lost" if part else "begins"
         elif here - self.begun >= self.constants.longest:
             self.__init__(self.constants)  # type: ignore[misc]
             here, after, cue = 0, 0, "lost"
@@ -81,14 +89,16 @@ class StepFinder:
                 first, second = self.periods
                 self.usual = max(here - self.begun - second, second - first)
                 cue = "found"
-        if cue in ("begins", "found"):
-            self.begun = here
-            if not self.adrift:
-                self.level = live if self.chosen is None else self.history[self.chosen].live
-            self.chosen = None
-            self.searching_from = here if self.anchor is None else None
+                self.begin(live)
         self.history.append(Request((size, stream, after - live), live, live + size))
         return cue
+
+    def begin(self, live: int) -> None:
+        self.begun = len(self.history)
+        if not self.adrift:
+            self.level = live if self.chosen is None else self.history[self.chosen].live
+        self.chosen = None
+        self.searching_from = self.begun if self.anchor is None else None
 
     def gram(self, place: int, k: int) -> tuple[Symbol, ...]:
         return tuple(request.symbol for request in self.history[max(place - k, 0) : place])
@@ -131,6 +141,7 @@ class StepFinder:
     def look_around(self) -> None:
         step = self.asked(self.begun, len(self.history))
         if self.votes == 0 or step == self.usual_step:
+            self.alike += len(step) if self.votes else 0
             self.usual_step = step
             self.votes = min(self.votes + 1, self.constants.votes)
             return
@@ -150,14 +161,39 @@ class StepFinder:
                 del self.marks[next(iter(self.marks))]
             self.marks[gram] = Mark(lowest)
             return
-        known = self.marks[gram]
-        between = self.asked(known.place, lowest)
-        mark = self.marks[gram] = Mark(lowest, lowest - known.place, between)
-        again = mark.distance == known.distance and mark.between == known.between
-        notable = (self.level - level) * self.constants.notable >= sum(size for size, _, _ in between)
-        if again and notable and mark.distance <= self.constants.enclosing:
-            self.enclosing, self.adrift, self.anchor, self.usual = True, 0, gram, mark.distance
+        known, mark = self.marks[gram], Mark(lowest)
+        self.marks[gram] = mark
+        again = self.repeats(mark, known)
+        notable = (self.level - level) * self.constants.notable >= sum(size for size, _, _ in mark.between)
+        if again and notable:
+            self.enclose(lowest, mark.distance)
             self.marks, self.votes, self.chosen = {}, 0, lowest
+
+    def repeats(self, mark: Mark, before: Mark) -> bool:
+        mark.distance, mark.between = mark.place - before.place, self.asked(before.place, mark.place)
+        again = mark.distance == before.distance and mark.between == before.between
+        return again and mark.distance <= self.constants.enclosing
+
+    def enclose(self, place: int, distance: int) -> None:
+        self.anchor = self.gram(place, self.constants.grams[-1])
+        self.enclosing, self.part, self.adrift, self.usual = True, False, 0, distance
+
+    def note_loop(self) -> bool:
+        """Note that an inner loop is found here; return whether an enclosing step is."""
+        here = len(self.history)
+        loop = Mark(here, self.alike, gram=self.gram(here, self.constants.grams[-1]))
+        known = next((other for other in reversed(self.loops) if other.gram == loop.gram), None)
+        if (
+            known is not None
+            and self.repeats(loop, known)
+            and 2 * (self.alike - known.alike) <= loop.distance
+        ):
+            lowest = min(range(known.place, here), key=lambda place: self.history[place].live)
+            self.enclose(lowest, loop.distance)
+            self.level, self.loops, self.part = self.history[lowest].live, [], True
+            return True
+        self.loops = [*self.loops, loop][-self.constants.marks :]
+        return False
 
     def search(self, live: int) -> bool:
         assert self.searching_from is not None
@@ -183,8 +219,11 @@ class StepFinder:
                 and (high - low) * self.constants.flat >= top - low
             )
             if span >= self.usual and (span >= searched / 2 or much):
-                self.anchor, self.doubt = self.gram(here, k), 0
-                self.enclosing, self.adrift, self.marks, self.votes = False, 0, {}, 0
+                self.doubt, self.marks, self.votes = 0, {}, 0
+                if self.note_loop():
+                    self.searching_from = None
+                    return False
+                self.anchor, self.enclosing, self.part, self.adrift = self.gram(here, k), False, False, 0
                 self.periods = run[-3] - self.begun, run[-2] - self.begun
                 return True
         return False

@@ -195,7 +195,8 @@ def swap_layout(
 
     The clock is that of the operators alone. One transfer at a time: evictions follow each other from the end of the
     last near use on; fetches are laid out backwards from the next needs, each as late as it may. Where the two overlap,
-    the step stalls for as long.
+    the step stalls for as long. For values ON_DEMAND it stalls twice: when they go, behind all that is going then, and
+    when they come.
     """
     n = len(graph)
     clock = [0.0]
@@ -204,14 +205,21 @@ def swap_layout(
     swapped = []
     for v in range(graph.values):
         later = [p for p in needs[int(graph.storage[v])] if p > near[int(graph.storage[v])]]
-        if schedule.way[v] == Way.SWAPPED and later:
+        if schedule.way[v] >= Way.SWAPPED and later:
             swapped.append((v, near[v], min(later)))
-    done, out = 0.0, {}
-    for v, gone, _ in sorted(swapped, key=lambda t: (t[1], t[0])):
-        done = max(done, clock[gone + 1]) + int(graph.size[v]) / rates.swap
-        out[v] = next((p for p in range(gone + 1, n) if clock[p] >= done), n)
+    done, waited, out = 0.0, 0.0, {}
     start, into = float("inf"), {}
+    for v, gone, back in sorted(swapped, key=lambda t: (t[1], t[0])):
+        seconds = int(graph.size[v]) / rates.swap
+        if schedule.way[v] == Way.ON_DEMAND:
+            waited += max(0.0, done - clock[gone + 1]) + 2 * seconds
+            done, out[v], into[v] = clock[gone + 1], gone + 1, back
+            continue
+        done = max(done, clock[gone + 1]) + seconds
+        out[v] = next((p for p in range(gone + 1, n) if clock[p] >= done), n)
     for v, _, back in sorted(swapped, key=lambda t: (-t[2], t[0])):
+        if schedule.way[v] == Way.ON_DEMAND:
+            continue
         start = min(start, clock[back]) - int(graph.size[v]) / rates.swap
         into[v] = max((p for p in range(back + 1) if clock[p] <= start), default=0)
     evicted: dict[int, list[int]] = {}
@@ -220,4 +228,4 @@ def swap_layout(
         if out[v] < into[v]:  # else it never leaves: it would have to come back before it is gone
             evicted.setdefault(out[v], []).append(v)
             fetched.setdefault(into[v], []).append(v)
-    return evicted, fetched, max(0.0, done - start) if swapped else 0.0
+    return evicted, fetched, waited + max(0.0, done - start)
