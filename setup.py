@@ -117,7 +117,10 @@ EXTENSIONS = [
     extension(
         "packing._search",
         f"{PACKING}/instance.cpp",
-        *(f"{PACKING}/{solver}/*.cpp" for solver in ("best_fit", "greedy", "window_repair", "search")),
+        *(
+            f"{PACKING}/{solver}/*.cpp"
+            for solver in ("best_fit", "by_conflicts", "greedy", "window_repair", "search")
+        ),
     ),
     extension("profiler._recorder"),
     extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp"),

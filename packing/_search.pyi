@@ -1,4 +1,4 @@
-"""Binding of `window_repair` and `search`, and of the two decoders below them; the GIL is released while solving."""
+"""Binding of `window_repair`, `by_conflicts`, `search` and the two decoders below them; solving releases the GIL."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,6 +20,16 @@ def window_repair(
     progress: Callable[[int, float], None] | None = None,
 ) -> IntArray | None:
     """Offsets (n,) by a skyline and window repair. ``effort``: blocks placed at most, 0 for the default."""
+
+def by_conflicts(
+    problem: Problem,
+    *,
+    time_limit: float | None = None,
+    effort: int = 0,
+    cancel: Cancel | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> IntArray | None:
+    """Offsets (n,) by first fit on the conflict graph. ``effort``: neighbours looked at, 0 for the default."""
 
 def search(
     problem: Problem,

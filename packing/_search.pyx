@@ -1,6 +1,6 @@
 # distutils: language = c++
 # cython: boundscheck=False, wraparound=False
-"""Binding of `window_repair` and `search`, and of the two decoders below them; the GIL is released while solving."""
+"""Binding of `window_repair`, `by_conflicts`, `search` and the two decoders below them; solving releases the GIL."""
 
 from libc.stdint cimport int32_t
 from libcpp.vector cimport vector
@@ -48,6 +48,9 @@ cdef extern from "packing/core/search/beam.hpp" namespace "stowplan::packing" no
 cdef extern from "packing/core/window_repair/window_repair.hpp" nogil:
     int64_t c_window_repair "stowplan::packing::window_repair"(const CProblem&, const Control&, int64_t*) except +
 
+cdef extern from "packing/core/by_conflicts/by_conflicts.hpp" nogil:
+    int64_t c_by_conflicts "stowplan::packing::by_conflicts"(const CProblem&, const Control&, int64_t*) except +
+
 cdef extern from "packing/core/search/search.hpp" nogil:
     int64_t c_search "stowplan::packing::search"(const CProblem&, const Control&, int64_t*) except +
 
@@ -69,6 +72,10 @@ cdef solve(Anytime solver, problem, Listener listener):
 
 def window_repair(problem, *, time_limit=None, effort=0, seed=0, cancel=None, progress=None):
     return solve(c_window_repair, problem, Listener(time_limit, effort, seed, 1, cancel, progress))
+
+
+def by_conflicts(problem, *, time_limit=None, effort=0, cancel=None, progress=None):
+    return solve(c_by_conflicts, problem, Listener(time_limit, effort, 0, 1, cancel, progress))
 
 
 def search(problem, *, time_limit=None, effort=0, seed=0, threads=1, cancel=None, progress=None):

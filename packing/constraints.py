@@ -289,34 +289,31 @@ def _kept_apart(problem: Problem, real: Problem, block: IntArray, shift: IntArra
     """Add a tick for each pair kept apart; returns the problem and the bytes of the largest pair."""
     if not len(problem.apart):
         return real, 0
-    end = real.end.copy()
-    gaps: list[tuple[int, ...]] = [tuple(row) for row in real.gaps.tolist()]
-    clock = int(real.end.max())
-    largest = 0
-    for i, j in problem.apart.tolist():
+    pairs = problem.apart[(problem.size[problem.apart] > 0).all(axis=1)]
+    largest = int(problem.size[pairs].sum(axis=1).max(initial=0))
+    tied = block[pairs[:, 0]] == block[pairs[:, 1]]
+    for i, j in pairs[tied].tolist():
         low, high = (i, j) if shift[i] <= shift[j] else (j, i)
-        if not problem.size[i] or not problem.size[j]:
-            continue
-        largest = max(largest, int(problem.size[i] + problem.size[j]))
-        if block[i] == block[j]:
-            if shift[low] + problem.size[low] > shift[high]:
-                raise ProblemError(
-                    f"blocks {i} and {j} are to lie apart, but groups demand that they overlap"
-                )
-            continue
-        for k in (i, j):
-            b, size = int(block[k]), int(problem.size[k])
-            if end[b] < clock:
-                gaps.append((b, int(end[b]), clock, 0, 0))
-            if size < real.size[b]:
-                gaps.append((b, clock, clock + 1, int(shift[k]), int(shift[k]) + size))
-            end[b] = clock + 1
-        clock += 1
+        if shift[low] + problem.size[low] > shift[high]:
+            raise ProblemError(f"blocks {i} and {j} are to lie apart, but groups demand that they overlap")
+    # One row for each block and tick: the block is absent from its end, or its last such tick, until this one.
+    row = pairs[~tied].T.ravel()
+    tick = np.tile(int(real.end.max()) + np.arange(len(row) // 2), 2)
+    order = np.lexsort((tick, block[row]))
+    row, tick = row[order], tick[order]
+    of = block[row]
+    first = np.append(True, of[1:] != of[:-1])[: len(of)]
+    since = np.where(first, real.end[of], np.roll(tick, 1) + 1)
+    size, zero = problem.size[row], np.zeros_like(of)
+    absent = np.stack([of, since, tick, zero, zero], axis=1)[since < tick]
+    partly = np.stack([of, tick, tick + 1, shift[row], shift[row] + size], axis=1)[size < real.size[of]]
+    end = real.end.copy()
+    np.maximum.at(end, of, tick + 1)
     extended = Problem(
         real.size,
         real.start,
         end,
-        gaps=np.array(gaps, dtype=np.int64).reshape(-1, 5),
+        gaps=np.concatenate([real.gaps, absent, partly]),
         alignment=real.alignment,
         fixed=real.fixed,
     )

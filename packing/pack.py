@@ -90,7 +90,8 @@ def pack(
     options = PackingOptions(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
         if solver == "auto":
-            for name, its_options in portfolio.steps(run.reduction.problem, options, in_haste):
+            steps = portfolio.steps(run.reduction.problem, options, in_haste, len(problem.apart))
+            for name, its_options in steps:
                 run.attempt(name, find(name), its_options)
                 if in_haste and portfolio.is_near(problem, run.excess):
                     break

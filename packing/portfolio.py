@@ -5,8 +5,9 @@ ten thousand blocks, and at most some seconds where `peak_outward` comes near th
 result depends on the problem, the seed and the threads alone. Independent components of the problem are taken apart for
 ``exact`` and ``search``, and only those above the target are looked at.
 
-In haste, `peak_outward` and `window_repair` start once, ``exact`` has one part in `HASTE` of its effort, and of the
-pairs that it may keep in memory, and a large problem is left once it is within `NEAR` of its lower bound.
+In haste, `peak_outward`, `window_repair` and `by_conflicts` start once, ``exact`` has one part in `HASTE` of its
+effort, and of the pairs that it may keep in memory, and a large problem is left once it is within `NEAR` of its lower
+bound.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from .problem import Problem
 from .registry import PackingOptions
+from .solvers.by_conflicts import MOST_PAIRS as MOST_FOR_CONFLICTS
 from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
 from .solvers.heuristics import pairs_alive_together
 
@@ -54,6 +56,11 @@ MEMBERS = (
         ("best_fit",),
         f"up to {MOST_FOR_BEST_FIT:,} blocks; more with gaps",
         "at the bound for most inference",
+    ),
+    Member(
+        ("by_conflicts",),
+        "as many pairs kept apart as blocks; then instead of the others above ``exact``",
+        "parallel streams, whose tensors seldom may share memory",
     ),
     Member(
         ("best_fit_orders",),
@@ -91,9 +98,12 @@ def is_near(problem: Problem, excess: float) -> bool:
 
 
 def steps(
-    problem: Problem, options: PackingOptions, in_haste: bool = False
+    problem: Problem, options: PackingOptions, in_haste: bool = False, apart: int = 0
 ) -> Iterator[tuple[str, PackingOptions]]:
-    """Yield the next solver and its options. The caller stops once the target is met."""
+    """Yield the next solver and its options. The caller stops once the target is met.
+
+    ``apart`` is how many pairs of the problem are ticks that `reduce` has added.
+    """
     began = time.monotonic()
     limit = options.time_limit
 
@@ -113,8 +123,10 @@ def steps(
         constructive.insert(1, "peak_outward")
     if pairs <= MOST_PAIRS:
         constructive += GREEDY
+    if apart >= n and pairs <= MOST_FOR_CONFLICTS:
+        constructive = ["by_conflicts"]
     for name in constructive:
-        if in_haste and name == "window_repair":
+        if in_haste and name in ("window_repair", "by_conflicts"):
             yield name, replace(options, time_limit=left(), effort=1)  # one start
         else:
             yield name, replace(options, time_limit=0 if in_haste and name == "peak_outward" else left())

@@ -354,8 +354,9 @@ def _apart(pairs: npt.ArrayLike | None, n: int) -> IntArray:
         return _own(np.empty((0, 2), dtype=np.int64))
     if rows.ndim != 2 or rows.shape[1] != 2:
         raise ProblemError(f"apart has the shape {rows.shape}; expected (k, 2)")
-    for row in rows.tolist():
-        _refuse_rows("apart", row, n)
+    wrong = ((rows < 0) | (rows >= n)).any(axis=1) | (rows[:, 0] == rows[:, 1])
+    if wrong.any():
+        _refuse_rows("apart", rows[wrong.argmax()].tolist(), n)
     return _own(rows)
 
 

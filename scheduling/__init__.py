@@ -5,6 +5,7 @@ from .check import check
 from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
 from .registry import Answer, NotApplicable, SchedulingOptions, register
+from .reuse import Reuse, check_reuse, read_streams, safe_reuse
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
 from .simulate import Outcome, simulate, simulator
 from .solve import Solution, curve, least, schedule
@@ -16,6 +17,7 @@ __all__ = [
     "Phase",
     "Rates",
     "Relation",
+    "Reuse",
     "Schedule",
     "SchedulingOptions",
     "Solution",
@@ -25,13 +27,16 @@ __all__ = [
     "bound_orders",
     "bound_schedules",
     "check",
+    "check_reuse",
     "choices",
     "curve",
     "lean",
     "least",
     "read_graph",
+    "read_streams",
     "register",
     "require_valid",
+    "safe_reuse",
     "schedule",
     "simulate",
     "simulator",

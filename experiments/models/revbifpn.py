@@ -2,82 +2,108 @@
 
 ::
 
-    image --> fine   (side / 2)  --(+)---+-------- ... -- mean --+
-          |                         up   down                     +--> classes      each (+): half a coupling
-          +-> coarse (side / 4)  ---+----+--(+)--- ... -- mean --+
+    image --> fine   (side / 2)  ------+-------(+)-- ... -- mean --+
+          |                           down      up                 +--> classes      each (+): half a coupling
+          +-> coarse (side / 4)  -----(+)---+---+--- ... -- mean --+
 
-Two resolutions of one image add to each other again and again, each by way of the other: as couplings these fusions are
-reversible (section 3, "RevSilo"), and for its backward pass the network keeps the last pair, whatever its depth.
-The paper has more resolutions, and squeeze-and-excitation inside its convolutions.
+Any number of resolutions of one image, each half the side of the one before, add to each other again and again: as
+couplings these fusions are reversible (section 3, "RevSilo"), and for its backward pass the network keeps the last
+ones, whatever its depth. The paper has squeeze-and-excitation inside its convolutions, and widens its resolutions less.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import chainer
 import chainer.functions as F  # noqa: N812 (Chainer's own habit)
 import chainer.links as L  # noqa: N812
 
-from stowplan.papers.mlsys2023.reversible import Reversible, ReversibleSequence
+from stowplan.papers.mlsys2023.reversible import ReversibleSequence, RevSilo
 
 
 class Up(chainer.Chain):  # type: ignore[misc]
-    """From the coarse resolution to the fine one, twice its side: a convolution of 1 × 1, each pixel four times."""
+    """To a finer resolution, `times` the side: a convolution of 1 x 1, each pixel repeated."""
 
-    def __init__(self, coarse: int, fine: int) -> None:
+    def __init__(self, coarse: int, fine: int, times: int = 2) -> None:
         super().__init__()
+        self.times = times
         with self.init_scope():
             self.convolution = L.Convolution2D(coarse, fine, 1, nobias=True)
             self.normalization = L.BatchNormalization(fine)
 
     def forward(self, x: Any) -> Any:
-        """Return (batch, fine, 2 × height, 2 × width)."""
-        return F.unpooling_2d(F.relu(self.normalization(self.convolution(x))), 2, cover_all=False)
+        """Return (batch, fine, times x height, times x width)."""
+        return F.unpooling_2d(F.relu(self.normalization(self.convolution(x))), self.times, cover_all=False)
 
 
 class Down(chainer.Chain):  # type: ignore[misc]
-    """From the fine resolution to the coarse one, half its side: a convolution of 3 × 3 at every second pixel."""
+    """To a coarser resolution, one part in `times` of the side: a convolution at every so many pixels."""
 
-    def __init__(self, fine: int, coarse: int) -> None:
+    def __init__(self, fine: int, coarse: int, times: int = 2) -> None:
         super().__init__()
         with self.init_scope():
-            self.convolution = L.Convolution2D(fine, coarse, 3, stride=2, pad=1, nobias=True)
+            self.convolution = L.Convolution2D(
+                fine, coarse, times + 1, stride=times, pad=times // 2, nobias=True
+            )
             self.normalization = L.BatchNormalization(coarse)
 
     def forward(self, x: Any) -> Any:
-        """Return (batch, coarse, height / 2, width / 2)."""
+        """Return (batch, coarse, height / times, width / times)."""
         return F.relu(self.normalization(self.convolution(x)))
 
 
 class RevBiFPN(chainer.Chain):  # type: ignore[misc]
-    """A classifier of images whose sides are multiples of 4.
+    """A classifier of images whose sides are multiples of 2 to the power of the number of resolutions.
 
     Parameters
     ----------
     depth
-        Fusions, each from coarse to fine and back.
-    fine, coarse
-        Channels of the two resolutions.
+        Fusions, each down to the coarsest resolution and back up.
+    channels
+        Of each resolution, the finest first.
     classes
         Classes of images.
+    reversible
+        Whether the backward pass reconstructs what fusions were made of; else they are kept, as by any network.
     """
 
-    def __init__(self, depth: int = 8, fine: int = 32, coarse: int = 64, classes: int = 10) -> None:
+    def __init__(
+        self,
+        depth: int = 8,
+        channels: Sequence[int] = (32, 64),
+        classes: int = 10,
+        reversible: bool = True,
+    ) -> None:
         super().__init__()
+        self.reversible = reversible
+
+        def between(source: int, target: int) -> chainer.Chain:
+            kind = Down if source < target else Up
+            return kind(channels[source], channels[target], 2 ** abs(target - source))
+
         with self.init_scope():
-            self.stem = L.Convolution2D(3, fine, 3, stride=2, pad=1)
-            self.split = L.Convolution2D(fine, coarse, 3, stride=2, pad=1)
-            self.fusions = ReversibleSequence(
-                *(Reversible(Up(coarse, fine), Down(fine, coarse)) for _ in range(depth))
+            widths = (3, *channels)
+            self.stems = chainer.ChainList(
+                *(L.Convolution2D(a, b, 3, stride=2, pad=1) for a, b in pairwise(widths))
             )
-            self.head = L.Linear(fine + coarse, classes)
+            self.fusions = ReversibleSequence(*(RevSilo(len(channels), between) for _ in range(depth)))
+            self.head = L.Linear(sum(channels), classes)
 
     def predict(self, x: Any) -> Any:
         """Return the scores of (batch, 3, side, side) images: (batch, classes)."""
-        fine = F.relu(self.stem(x))
-        fine, coarse = self.fusions(fine, F.relu(self.split(fine)))
-        return self.head(F.concat([F.mean(fine, axis=(2, 3)), F.mean(coarse, axis=(2, 3))]))
+        streams = []
+        for stem in self.stems:
+            x = F.relu(stem(x))
+            streams.append(x)
+        if self.reversible:
+            streams = self.fusions(*streams)
+        else:
+            for target, source, function, _ in self.fusions.steps():
+                streams[target] = streams[target] + function(streams[source])
+        return self.head(F.concat([F.mean(one, axis=(2, 3)) for one in streams]))
 
     def forward(self, x: Any, t: Any) -> Any:
         """Return the loss."""

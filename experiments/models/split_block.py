@@ -26,7 +26,7 @@ from stowplan.chainer import trust
 from stowplan.papers.mlsys2023 import parallel
 from stowplan.papers.mlsys2023.parallel import Ranks
 
-Parallel = Literal["data", "tensor", "sequence"]
+Parallel = Literal["data", "tensor", "sequence", "selective"]
 
 
 def activation_bytes(
@@ -51,10 +51,12 @@ def activation_bytes(
     ==========================================  ===================  ==================================
 
     With `item` 2: 34 + 5 a s / h on one rank; 10 + (24 + 5 a s / h) / t; (34 + 5 a s / h) / t. By data, a rank has
-    b / t of the batch, and so (34 + 5 a s / h) / t too.
+    b / t of the batch, and so (34 + 5 a s / h) / t too. "selective" is by sequence with selective recomputation
+    (section 5): what softmax and dropout of attention make is made again, which leaves 34 / t.
     """
     whole = 4 * item + 2
-    split = 12 * item + (2 * item + 1) * heads * words / width
+    attention = 0 if parallel == "selective" else (2 * item + 1) * heads * words / width
+    split = 12 * item + attention
     unit = words * batch * width
     return unit * (whole + split / ranks if parallel == "tensor" else (whole + split) / ranks)
 

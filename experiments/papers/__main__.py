@@ -5,6 +5,8 @@
 ``olla``            Steiner et al. 2022: order, fragmentation and both together, figures 7, 8, 9 and 13
 ``pisarchyk_lee``   Pisarchyk & Lee 2020: tables 1 and 2
 ``nntrainer``       Moon et al. 2022: table 4, the planners, VGG16 with and without swap
+``revbifpn``        Chiley et al. 2023: peaks and gradients of reversible fusions, by depth and width
+``somas``           Lamprou et al. 2023: which tensors may share memory between streams, and offsets, with times
 ==================  ================================================================================================
 
 A cell has our figure, and in brackets the paper's where it is another one. The tables of each go into a file.
@@ -23,7 +25,7 @@ from stowplan.files import atomic_write
 
 from ..measures import output
 
-NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer")
+NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer", "revbifpn", "somas")
 
 
 def document(name: str, quick: bool) -> str:

@@ -1,10 +1,12 @@
 """What a rank of a split network keeps alive, beside the closed form: ``python -m experiments.parallel``.
 
-Blocks of a GPT are trained for a step on ranks of MPI: by data (each rank has a part of the batch), by tensor and by
-sequence (Korthikanti et al., arXiv 2205.05198). Each rank's recorder tells the bytes that it keeps from the forward to
-the backward pass, for which there is the closed form (`experiments.models.split_block.activation_bytes`), and the live
-peak of the step without parameters, for which there is the closed form and the parameters' gradients, but not what the
-backward pass has in flight: a share of one layer's, that many layers make small. The table has the rank with the most.
+Blocks of a GPT are trained for a step on ranks of MPI: by data (each rank has a part of the batch), by tensor, by
+sequence, and by sequence with selective recomputation (Korthikanti et al., arXiv 2205.05198). Each rank's recorder
+tells the bytes that it keeps from the forward to the backward pass, for which there is the closed form
+(`experiments.models.split_block.activation_bytes`), and the live peak of the step without parameters, for which there
+is the closed form and the parameters' gradients, but not what the backward pass has in flight: a share of one
+layer's, that many layers make small. The table has the rank with the most. A second table has what selective and full
+recomputation cost in time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ..measures.ranks import run_ranks
 from ..measures.runner import ROOT, CannotRunError
 
 RANKS = (1, 2, 4)
-WAYS = ("data", "tensor", "sequence")
+WAYS = ("data", "tensor", "sequence", "selective")
 SECONDS = 300
 """After which ranks are taken to hang."""
 
@@ -41,6 +43,10 @@ class Shape:
     layers: int
 
 
+NOTE = (
+    "Time more: seconds of the operators that run again over those of the step, each measured; full recomputation "
+    "keeps each block's input alone."
+)
 SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=32)
 
 
@@ -84,6 +90,8 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
 def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int) -> None:
     """Measure the ranks of a network split by data, by tensor and by sequence."""
     enable_chainer()
+    from .recomputation import overheads
+
     shape = Shape(**sizes)
     cells = [(way, count) for way in ways for count in ranks]
     rows = []
@@ -110,7 +118,18 @@ def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int)
     output.write_table(
         rows, columns, out / "parallel", title.format(**dataclasses.asdict(shape)), packages=packages
     )
-    Console().print((out / "parallel.md").read_text(), markup=False)
+    found = [{"device": "cpu", **row} for row in overheads(**sizes)]
+    columns = [
+        column("recomputation", "recomputation"),
+        column("kept, MiB", "kept", output.mib),
+        column("live peak, MiB", "peak", output.mib),
+        column("time more", "extra", "{:.1%}".format),
+    ]
+    output.write_table(
+        found, columns, out / "parallel_recomputation", "Recomputation of the same blocks, on one rank", NOTE
+    )
+    for name in ("parallel.md", "parallel_recomputation.md"):
+        Console().print((out / name).read_text(), markup=False)
 
 
 if __name__ == "__main__":

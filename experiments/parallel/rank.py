@@ -13,23 +13,32 @@ Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder
     How far the rank's gradients, those of its part of the input among them, are from the unsplit network's, of which
     rank by rank the same parameters are taken: the largest difference of a gradient over its largest element, at most.
     None by data, where nothing is split.
+
+PARALLEL is data, tensor, sequence, or selective: by sequence, and what attention's softmax and dropout make is made
+again in the backward pass (section 5). Its parameters after some steps are those of steps without, bit by bit, or it
+fails.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from stowplan import NumpyRecorder
+from stowplan.chainer import Scheduler
 from stowplan.papers.mlsys2023 import parallel
 from stowplan.papers.mlsys2023.parallel import LoneRank, Ranks
 
 from ..models.split_block import Blocks, Parallel  # after stowplan.chainer, which mends Chainer
 
-from chainer import Variable  # isort: skip
+import chainer  # isort: skip
+
+STEPS = 7
+"""Before the last one: the scheduler watches, records and times some, and then serves the others."""
 
 
 def measure(comm: Any, mode: Parallel, words: int, batch: int, width: int, heads: int, layers: int) -> Any:
@@ -37,13 +46,17 @@ def measure(comm: Any, mode: Parallel, words: int, batch: int, width: int, heads
     if mode == "data":
         examples, ranks = Ranks(comm).part(batch, "examples"), Ranks(LoneRank(1))
     else:
-        examples, ranks = slice(0, batch), Ranks(comm, sequence=mode == "sequence")
+        examples, ranks = slice(0, batch), Ranks(comm, sequence=mode in ("sequence", "selective"))
     net = Blocks(layers, width, heads, ranks)
     net.cleargrads()
-    rows = ranks.part(words, "words") if mode == "sequence" else slice(0, words)
+    rows = ranks.part(words, "words") if ranks.sequence else slice(0, words)
     x, gy = np.random.default_rng(0).standard_normal((2, words, batch, width), np.float32)
-    mine, mine_gy = (np.ascontiguousarray(a[rows, examples].reshape(-1, width)) for a in (x, gy))
-    kept, peak = recorded(net, mine, mine_gy, examples.stop - examples.start)
+    mine, mine_gy = (a[rows, examples].reshape(-1, width).copy() for a in (x, gy))
+    if mode == "selective":
+        kept, peak = selected((net, Blocks(layers, width, heads, ranks)), mine, mine_gy, batch)
+        net.cleargrads()
+    else:
+        kept, peak = recorded(net, mine, mine_gy, examples.stop - examples.start)
     error = None if mode == "data" else worst(net, (x, gy), (mine, mine_gy), heads, rows)
     return {
         "kept": kept,
@@ -71,6 +84,42 @@ def recorded(net: Blocks, x: Any, gy: Any, batch: int) -> tuple[int, int]:
     return int(forward.size[forward.end == forward.period].sum()), step.planned_peak
 
 
+def selected(nets: tuple[Blocks, Blocks], x: Any, gy: Any, batch: int) -> tuple[int, int]:
+    """Return the same of a step with selective recomputation; a second, equal network is trained without it.
+
+    Raises
+    ------
+    RuntimeError
+        The schedule has not begun, or has changed a bit.
+    """
+    (net, plain), recorder = nets, NumpyRecorder()
+    optimizer, plainly = (chainer.optimizers.SGD(1e-5).setup(one) for one in nets)
+    scheduler = Scheduler(optimizer, budget=2**60, solver="selective")
+    kept = 0
+    for last in [False] * STEPS + [True]:
+        with recorder, recorder.step() if last else nullcontext(), scheduler.step():
+            with nullcontext() if last else recorder.step():
+                y = net(x, batch)
+            if not last:
+                forward = recorder.whole()
+                kept = int(forward.size[forward.end == forward.period].sum())
+            _finish(net, optimizer, y, gy)
+            del y
+        _finish(plain, plainly, plain(x, batch), gy)
+    if scheduler.stats.scheduled < 2:
+        raise RuntimeError(f"the schedule has not begun: {scheduler.stats}")
+    if not all(np.array_equal(a.array, b.array) for a, b in zip(net.params(), plain.params(), strict=True)):
+        raise RuntimeError("selective recomputation has changed parameters")
+    return kept, recorder.whole().planned_peak
+
+
+def _finish(net: Blocks, optimizer: Any, y: Any, gy: Any) -> None:
+    net.cleargrads()
+    y.grad = gy
+    y.backward()
+    optimizer.update()
+
+
 def worst(
     net: Blocks, whole_arrays: tuple[Any, Any], mine: tuple[Any, Any], heads: int, rows: slice
 ) -> float:
@@ -83,7 +132,7 @@ def worst(
         block.calls = 0  # so that both drop the same
     gradients = []
     for one, (array, gradient) in ((whole, (x.reshape(-1, width), gy.reshape(-1, width))), (net, mine)):
-        variable = Variable(array)
+        variable = chainer.Variable(array)
         y = one(variable, batch)
         y.grad = gradient
         one.cleargrads()

@@ -59,5 +59,6 @@ def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
         with recorder.step():
             step()
     if recorder.graph is None:
-        raise ProfileError("no operator was recorded; expected a training step of Chainer's")
+        why = recorder.stats.unrecorded or "no operator was recorded"
+        raise ProfileError(f"{why}; expected a training step of Chainer's")
     return recorder.graph

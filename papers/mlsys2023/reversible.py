@@ -11,22 +11,30 @@
 
 The additive coupling of A. N. Gomez, M. Ren, R. Urtasun and R. B. Grosse, "The Reversible Residual Network:
 Backpropagation Without Storing Activations", NeurIPS 2017, section 3.1 and algorithm 1. F and G may be any links, and
-x1 and x2 may differ in shape: with down- and upsampling inside F and G this is RevBiFPN's fusion of two resolutions (V.
-Chiley et al., "RevBiFPN: The Fully Reversible Bidirectional Feature Pyramid Network", arXiv 2206.14098, 2022).
+x1 and x2 may differ in shape. Each half is a *step*: one stream has a function of another added. Any list of steps can
+be undone, the last first, so streams may be more than two. `RevSilo` fuses any number of resolutions (V. Chiley et al.,
+"RevBiFPN: The Fully Reversible Bidirectional Feature Pyramid Network", MLSys 2023, arXiv 2206.14098, section 3 and its
+appendix): first each coarser stream gets what is made of all finer ones, then each finer one of all coarser ones::
+
+    fine     x0 ----+---+------------------(+)-- y0
+                    |   |                   ^ ^
+             x1 ---(+)--|---+------+--(+)---+-|- y1       y1 = h1 + U(h2), h1 = x1 + D(x0): whatever is needed to
+                        v   v      |   ^      |           undo a step is there when its turn comes
+    coarse   x2 -------(+)-(+)-----|---+------+- y2
 
 **Values are reconstructed by arithmetic, to rounding, and not bit by bit**: ``(x + f) - f`` is not always ``x`` in
 floating point. So gradients equal those of the same network kept whole to rounding only, and errors grow with depth.
 Everything else in stowplan that lowers a peak changes no bit; these layers are used only if the program names them.
 
 A backward pass takes one forward pass more than usual. Memory: the outputs, the intermediate results of one F or G, and
-5 kB a block for the state of NumPy's random generator, so that what F and G draw is drawn again.
+2.5 kB a step for the state of NumPy's random generator, so that what F and G draw is drawn again.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +51,7 @@ from chainer.functions.noise.gaussian import Gaussian  # noqa: E402
 from chainer.functions.noise.simplified_dropconnect import SimplifiedDropconnect  # noqa: E402
 from chainer.functions.noise.zoneout import Zoneout  # noqa: E402
 
-__all__ = ["Reversible", "ReversibleError", "ReversibleSequence"]
+__all__ = ["RevSilo", "Reversible", "ReversibleError", "ReversibleSequence", "Step"]
 
 DRAWS = (Dropout, Gaussian, RReLU, SimplifiedDropconnect, Zoneout)
 """Functions that draw at random; on a device not from NumPy's generator."""
@@ -51,6 +59,15 @@ DRAWS = (Dropout, Gaussian, RReLU, SimplifiedDropconnect, Zoneout)
 
 class ReversibleError(StowplanError, RuntimeError):
     """A reversible layer cannot compute the gradients requested."""
+
+
+class Step(NamedTuple):
+    """Stream number `target` has a function of stream number `source` added."""
+
+    target: int
+    source: int
+    function: Callable[[Any], Any]
+    name: str
 
 
 class Reversible(chainer.Chain):  # type: ignore[misc]
@@ -86,12 +103,51 @@ class Reversible(chainer.Chain):  # type: ignore[misc]
         ValueError
             F or G gives another shape or type than what its result is added to.
         """
-        return _apply([self], x1, x2)
+        y1, y2 = _apply(self.steps(), (x1, x2))
+        return y1, y2
 
-    def inverse(self, y1: Any, y2: Any) -> tuple[Any, Any]:
+    def inverse(self, y1: Any, y2: Any) -> tuple[Any, ...]:
         """Return x1 and x2, to rounding; with a graph, as any calculation of Chainer's."""
-        x2 = y2 - self.g(y1)
-        return y1 - self.f(x2), x2
+        return _undo(self.steps(), (y1, y2))
+
+    def steps(self) -> list[Step]:
+        """Return the two halves."""
+        return [Step(0, 1, self.f, "F"), Step(1, 0, self.g, "G")]
+
+
+class RevSilo(chainer.ChainList):  # type: ignore[misc]
+    """RevBiFPN's fusion of n resolutions, the finest first: down to coarser ones, then up to finer ones.
+
+    ``h[j] = x[j] + sum(down(x[i]) for i < j)``, then ``y[i] = h[i] + sum(up(h[j]) for j > i)``: the additive RevSilo
+    of Chiley et al.'s appendix, which takes n (n - 1) functions. For the backward pass it keeps all y alone.
+
+    Parameters
+    ----------
+    resolutions
+        n, 2 or more.
+    make
+        Called with the numbers of two streams, source and target: makes the link that is added to the target.
+    """
+
+    def __init__(self, resolutions: int, make: Callable[[int, int], Any]) -> None:
+        if resolutions < 2:
+            raise ValueError(f"{resolutions} resolutions; expected 2 or more")
+        # A stream changes once in each half, and only after all that it is a source of in that half.
+        self._pairs = [(s, t) for t in reversed(range(1, resolutions)) for s in range(t)]
+        self._pairs += [(s, t) for t in range(resolutions - 1) for s in range(t + 1, resolutions)]
+        super().__init__(*(make(source, target) for source, target in self._pairs))
+
+    def forward(self, *x: Any) -> tuple[Any, ...]:
+        """Return y, as many as x; errors as `Reversible.forward`."""
+        return _apply(self.steps(), x)
+
+    def inverse(self, *y: Any) -> tuple[Any, ...]:
+        """Return x, to rounding; with a graph, as any calculation of Chainer's."""
+        return _undo(self.steps(), y)
+
+    def steps(self) -> list[Step]:
+        """Return the n (n - 1) steps."""
+        return [Step(t, s, link, f"{s} to {t}") for (s, t), link in zip(self._pairs, self, strict=True)]
 
 
 class ReversibleSequence(chainer.ChainList):  # type: ignore[misc]
@@ -102,7 +158,8 @@ class ReversibleSequence(chainer.ChainList):  # type: ignore[misc]
     Parameters
     ----------
     blocks
-        Each a `Reversible`, or a `ReversibleSequence`, whose couplings become part of this one's.
+        Each a `Reversible`, a `RevSilo`, or a `ReversibleSequence`, whose couplings become part of this one's; all
+        of as many streams.
 
     Notes
     -----
@@ -111,91 +168,98 @@ class ReversibleSequence(chainer.ChainList):  # type: ignore[misc]
     and G may use only their own parameters: the backward pass raises for any other.
     """
 
-    def __init__(self, *blocks: Reversible | ReversibleSequence) -> None:
+    def __init__(self, *blocks: Reversible | RevSilo | ReversibleSequence) -> None:
         if not blocks:
             raise ValueError("no blocks; expected at least one Reversible")
         for block in blocks:
-            if not isinstance(block, Reversible | ReversibleSequence):
+            if not isinstance(block, Reversible | RevSilo | ReversibleSequence):
                 raise TypeError(
-                    f"a block is {type(block).__name__}; expected Reversible or ReversibleSequence"
+                    f"a block is {type(block).__name__}; expected Reversible, RevSilo or ReversibleSequence"
                 )
+        counts = {_streams(block.steps()) for block in blocks}
+        if len(counts) > 1:
+            raise ValueError(f"the blocks have {sorted(counts)} streams; expected one number")
         super().__init__(*blocks)
 
-    def forward(self, x1: Any, x2: Any) -> tuple[Any, Any]:
+    def forward(self, *x: Any) -> tuple[Any, ...]:
         """Return the outputs of the last coupling; as `Reversible.forward`."""
-        return _apply(list(self._couplings()), x1, x2)
+        return _apply(self.steps(), x)
 
-    def inverse(self, y1: Any, y2: Any) -> tuple[Any, Any]:
+    def inverse(self, *y: Any) -> tuple[Any, ...]:
         """Return the inputs of the first coupling, to rounding; as `Reversible.inverse`."""
-        for block in reversed(list(self._couplings())):
-            y1, y2 = block.inverse(y1, y2)
-        return y1, y2
+        return _undo(self.steps(), y)
 
-    def _couplings(self) -> Iterator[Reversible]:
-        for block in self.children():
-            if isinstance(block, ReversibleSequence):
-                yield from block._couplings()
-            else:
-                yield block
+    def steps(self) -> list[Step]:
+        """Return the steps of all blocks."""
+        return [step for block in self.children() for step in block.steps()]
 
 
-def _apply(blocks: list[Reversible], x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Run couplings, as one node of the graph if there is a graph and every parameter is initialized."""
-    params = list({id(param): param for block in blocks for param in block.params()}.values())
+def _streams(steps: list[Step]) -> int:
+    return 1 + max(step.target for step in steps)
+
+
+def _apply(steps: list[Step], x: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Run steps, as one node of the graph if there is a graph and every parameter is initialized."""
+    if len(x) != _streams(steps):
+        raise ValueError(f"{len(x)} streams; expected {_streams(steps)}")
+    links = [step.function for step in steps if isinstance(step.function, chainer.Link)]
+    params = list({id(param): param for link in links for param in link.params()}.values())
     if not chainer.config.enable_backprop or any(not param.is_initialized for param in params):
-        for block in blocks:
-            x1 = _add(x1, block.f(x2), "F")
-            x2 = _add(x2, block.g(x1), "G")
-        return x1, x2
-    y1, y2 = _Couplings(blocks, params).apply((x1, x2, *params))
-    return y1, y2
+        streams = list(x)
+        for step in steps:
+            streams[step.target] = _add(streams[step.target], step.function(streams[step.source]), step.name)
+        return tuple(streams)
+    return tuple(_Couplings(steps, params).apply((*x, *params)))
+
+
+def _undo(steps: list[Step], y: tuple[Any, ...]) -> tuple[Any, ...]:
+    streams = list(y)
+    for step in reversed(steps):
+        streams[step.target] = streams[step.target] - step.function(streams[step.source])
+    return tuple(streams)
 
 
 class _Couplings(chainer.FunctionNode):  # type: ignore[misc]
-    """Couplings as one function of x1, x2 and the parameters, which retains its outputs only."""
+    """Steps as one function of the streams and the parameters, which retains its outputs only."""
 
-    def __init__(self, blocks: list[Reversible], params: list[Any]) -> None:
+    def __init__(self, steps: list[Step], params: list[Any]) -> None:
         super().__init__()
-        self._blocks, self._params = blocks, params
+        self._steps, self._params, self._streams = steps, params, _streams(steps)
 
     def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.retain_outputs((0, 1))
+        self.retain_outputs(tuple(range(self._streams)))
         self._settings = settings()
         self._states: list[Any] = []
-        x1, x2 = (chainer.Variable(array) for array in inputs[:2])
+        x = [chainer.Variable(array) for array in inputs[: self._streams]]
         with (
             chainer.no_backprop_mode(),
             chainer.using_config("_will_recompute", True),
             _drawing_on_host(inputs[0]),
         ):
-            for block in self._blocks:
-                before_f = _random_state()
-                x1 = _add(x1, block.f(x2), "F")
-                self._states.append((before_f, _random_state()))
-                x2 = _add(x2, block.g(x1), "G")
-        return x1.array, x2.array
+            for target, source, function, name in self._steps:
+                self._states.append(_random_state())
+                x[target] = _add(x[target], function(x[source]), name)
+        return tuple(one.array for one in x)
 
     def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         if chainer.config.enable_backprop:
             raise ReversibleError(
                 "a reversible layer has no gradient of its gradient; expected: no double backprop"
             )
-        g1, g2 = grad_outputs
-        y1, y2 = (y.array for y in self.get_retained_outputs())
+        g = list(grad_outputs)
+        y = [one.array for one in self.get_retained_outputs()]
         grads: dict[int, Any] = {}
         with contextlib.ExitStack() as stack:
             for name, value in {**self._settings, "in_recomputing": True}.items():
                 stack.enter_context(chainer.using_config(name, value))
             stack.enter_context(_random_state_kept())
-            for block, (before_f, before_g) in zip(
-                reversed(self._blocks), reversed(self._states), strict=True
+            for (target, source, function, _), state in zip(
+                reversed(self._steps), reversed(self._states), strict=True
             ):
-                out, g1 = self._again(block.g, before_g, y1, g2, g1, grads)
-                y2 = y2 - out
-                out, g2 = self._again(block.f, before_f, y2, g1, g2, grads)
-                y1 = y1 - out
+                out, g[source] = self._again(function, state, y[source], g[target], g[source], grads)
+                y[target] = y[target] - out
                 del out
-        return (g1, g2, *(grads.get(id(param)) for param in self._params))
+        return (*g, *(grads.get(id(param)) for param in self._params))
 
     def _again(
         self, function: Callable[[Any], Any], state: Any, x: Any, gy: Any, gx: Any, grads: dict[int, Any]

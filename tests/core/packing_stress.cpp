@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../../packing/core/best_fit/best_fit.hpp"
+#include "../../packing/core/by_conflicts/by_conflicts.hpp"
 #include "../../packing/core/exact/exact.hpp"
 #include "../../packing/core/first_conflict.hpp"
 #include "../../packing/core/greedy/greedy.hpp"
@@ -78,6 +79,8 @@ class Stress {
 
     control.seed = seed_;
     control.effort = 40 * n;
+    by_conflicts(problem, control, offsets.data());
+    check("by_conflicts", offsets);
     control.progress = [](void*, Bytes, double) {};
     if (window_repair(problem, control, offsets.data()) != check("window_repair", offsets))
       fail("window_repair returns another peak");

@@ -72,6 +72,21 @@ def test_nntrainer() -> None:
     assert [vgg16[column] for column in ("no swap", "ahead", "on demand")] == ["149.8", "48.3", "32.1"]
 
 
+def test_somas() -> None:
+    decided, placed = cells("somas")
+    assert {name: row["forbidden pairs"] for name, row in decided.items()} == {"alexnet_b1_train": "57"}
+    assert placed["alexnet_b1_train"]["arena / bound"] == "1.000"
+    assert float(placed["alexnet_b1_train"]["a stream an arena, MiB"]) > 235.2
+
+
+def test_revbifpn() -> None:
+    pytest.importorskip("chainer", reason="Chainer is not installed")
+    (networks,) = cells("revbifpn")
+    shallow, deep = (networks[f"3 resolutions, depth {depth}"] for depth in (1, 2))
+    assert float(deep["ratio"][:-1]) > float(shallow["ratio"][:-1])
+    assert float(deep["float64: worst tensor"]) < 1e-12
+
+
 def test_the_command_writes_each_papers_tables(tmp_path) -> None:
     said = CliRunner().invoke(command.main, ["sekiyama", "nntrainer", "--quick", "--out", str(tmp_path)])
     assert said.exit_code == 0

@@ -95,6 +95,7 @@ def test_in_haste_a_large_problem_is_left_near_its_bound():
 def test_members_are_those_that_are_asked():
     few = Problem([4] * 10, range(10), range(5, 15))
     asked = {*names(few, time_limit=60), *names(training_step(0, 800), time_limit=60)}
+    asked |= {name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)}
     assert asked == {solver for member in portfolio.MEMBERS for solver in member.solvers}
     assert asked <= set(solvers)
 

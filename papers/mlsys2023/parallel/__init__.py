@@ -25,7 +25,8 @@ mpi4py, with ``sequence=True`` or ``False`` (tensor parallelism)::
 
 - By *tensor*, each pair of links takes an all-reduce forward and one backward. By *sequence*, an all-gather and a
   reduce-scatter take its place, and one more all-gather in the backward pass.
-- `dropout` drops the same elements however the network is split, and keeps a mask of a byte an element.
+- `dropout` drops the same elements however the network is split, and keeps a mask of a byte an element, which a
+  schedule may drop: a counter says what it drew.
 - `take_parts` copies a rank's parts of an unsplit network's parameters. Gradients of parameters that every rank has
   whole are complete, and the same on all, after the backward pass.
 - `LoneRank(8)` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
@@ -43,8 +44,16 @@ parallel     elements of 2 bytes (the paper)              float32
 none         s b h (34 + 5 a s / h)                       s b h (66 + 9 a s / h)
 tensor       s b h (10 + 24 / t + 5 a s / (h t))          s b h (18 + 48 / t + 9 a s / (h t))
 sequence     s b h (34 + 5 a s / h) / t                   s b h (66 + 9 a s / h) / t
+selective    s b h 34 / t                                 s b h 66 / t
 data         the same, of a batch of b / t                the same, of a batch of b / t
 ===========  ===========================================  ============================================
+
+*Selective* is by sequence, with selective recomputation (section 5): ``Scheduler(optimizer, budget=...,
+solver="selective")`` of `stowplan.chainer` drops what softmax and dropout of attention make, the mask too, and makes
+the same bits again in the backward pass. Collectives never run again; functions of your own between the two matrix
+products need `stowplan.chainer.trust`. At GPT-3's shape and eight ranks the paper's forms have 5.4 times as much for
+*tensor*. Here *selective* takes 0.5 % more time, full recomputation 38.7 %
+(``docs/results/parallel_recomputation.md``).
 
 What the forward pass keeps is the paper's closed form (``docs/results/parallel.md``: 32 blocks on real ranks of MPI,
 with gradients within 1.8e-6 of the unsplit network's). Predicted peaks of the paper's models, up to 1T, are in

@@ -199,22 +199,26 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
         raise ParallelError(f"a dropout ratio of {ratio}; expected one from 0 up to 1")
     if ratio == 0 or not chainer.config.train:
         return chainer.as_variable(x)
-    return _Dropout(_kept(x.shape, ratio, seed, first), ratio).apply((x,))[0]
+    return _Dropout(ratio, seed, first).apply((x,))[0]
 
 
 @trust
 class _Dropout(chainer.FunctionNode):  # type: ignore[misc]
-    def __init__(self, kept: Any, ratio: float) -> None:
+    """Draws its mask where it has none: a counter says what it drew, so a rerun makes the same bits again."""
+
+    def __init__(self, ratio: float, seed: Sequence[int], first: int, kept: Any = None) -> None:
         super().__init__()
-        self.kept, self.ratio = kept, ratio
+        self.ratio, self.seed, self.first, self.kept = ratio, seed, first, kept
 
     def forward(self, inputs: Any) -> Any:
+        if self.kept is None:
+            self.kept = _kept(inputs[0].shape, self.ratio, self.seed, self.first)
         y = inputs[0] * self.kept
         y *= y.dtype.type(1 / (1 - self.ratio))
         return (y,)
 
     def backward(self, indexes: Any, grads: Any) -> Any:
-        return (_Dropout(self.kept, self.ratio).apply(grads)[0],)
+        return (_Dropout(self.ratio, self.seed, self.first, self.kept).apply(grads)[0],)
 
 
 def _kept(shape: tuple[int, ...], ratio: float, seed: Sequence[int], first: int) -> Any:

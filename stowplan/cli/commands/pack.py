@@ -1,4 +1,4 @@
-"""``stowplan pack``: place the blocks of a CSV file."""
+"""``stowplan pack``: place the blocks of a CSV file, or of a step graph on several streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import InfeasibleError, MissingDependencyError, UnsupportedConstraintError
+from ...errors import (
+    FormatError,
+    GraphError,
+    InfeasibleError,
+    MissingDependencyError,
+    UnsupportedConstraintError,
+)
 from ...units import counted, human_bytes
 from . import _look
 from ._options import Bytes, OutputFile, Picture, solver_option, threads_option, time_limit_option
@@ -24,8 +30,16 @@ if TYPE_CHECKING:
 _COMPARE_LIMIT = 10.0
 
 
-@reporter("Place the blocks of a packing problem.", "pack problem.csv -o answer.csv --plot plan.png")
-@click.argument("problem", type=click.Path(path_type=Path))
+@reporter(
+    "Place the blocks of a packing problem or a step graph.", "pack problem.csv -o answer.csv --plot plan.png"
+)
+@click.argument("problem", type=click.Path(path_type=Path), required=False)
+@click.option("--graph", type=click.Path(path_type=Path), help="Place the tensors of a step graph instead.")
+@click.option(
+    "--streams",
+    type=click.Path(path_type=Path),
+    help="CSV of operator and stream, in the order in which each stream runs; without it, one stream runs all.",
+)
 @click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
 @solver_option
 @click.option("--capacity", type=Bytes(), help="Stop at a placement within so many bytes, like 16GiB.")
@@ -41,16 +55,29 @@ _COMPARE_LIMIT = 10.0
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
 @click.option("--plot", type=Picture(), help="Write a picture of the placement (PNG).")
 def pack(
-    problem: Path, output: Path | None, solver: str, compare: bool, plot: Path | None, **options: Any
+    problem: Path | None,
+    graph: Path | None,
+    streams: Path | None,
+    output: Path | None,
+    solver: str,
+    compare: bool,
+    plot: Path | None,
+    **options: Any,
 ) -> Answer:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
     Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
+    With --graph, which is what stowplan order reads, two tensors share memory only where data and the order of each
+    stream say that all uses of one are over when the other begins, whatever the streams' speeds.
     Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
     """
     from ... import packing
 
-    blocks = packing.Problem.from_csv(problem)
+    if (problem is None) == (graph is None) or (streams is not None and graph is None):
+        raise click.UsageError("expected PROBLEM, or --graph with or without --streams")
+    source = problem or graph
+    assert source is not None
+    blocks = packing.Problem.from_csv(source) if graph is None else _of_graph(graph, streams)
     solvers: list[dict[str, Any]] = []
     try:
         with _look.status("packing", _look.packing_line) as progress:
@@ -65,20 +92,23 @@ def pack(
     if plot is not None:
         from ...insight.plots import save_placement
 
-        save_placement(plot, blocks, placement, title=problem.name)
+        save_placement(plot, blocks, placement, title=source.name)
     figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
+    if graph is not None:
+        figures["apart"] = len(blocks.apart)
     return Answer(
         {**figures, "solvers": solvers} if compare else figures,
-        _parts(problem, len(blocks), placement, solvers),
+        _parts(source, blocks, placement, solvers),
         bad=placement.status == "unknown",
         why=f"no placement within {options['capacity']} bytes was found; one may exist",
     )
 
 
 def _parts(
-    problem: Path, blocks: int, placement: Placement, solvers: list[dict[str, Any]]
+    source: Path, blocks: Problem, placement: Placement, solvers: list[dict[str, Any]]
 ) -> Iterator[object]:
-    yield f"{problem}: {counted(blocks, 'block')}, solver {placement.solver}, {placement.seconds:.3f} s"
+    apart = f", {counted(len(blocks.apart), 'pair')} kept apart" if len(blocks.apart) else ""
+    yield f"{source}: {counted(len(blocks), 'block')}{apart}, solver {placement.solver}, {placement.seconds:.3f} s"
     yield ""
     if solvers:
         yield from (_solvers_table(solvers), "")
@@ -88,6 +118,17 @@ def _parts(
     yield rows
     verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
     yield f"{verdict}: {placement.witness}"
+
+
+def _of_graph(graph: Path, streams: Path | None) -> Problem:
+    from ...scheduling import read_graph, read_streams, safe_reuse
+
+    step = read_graph(graph)
+    rows = [list(range(len(step)))] if streams is None else read_streams(streams, step)
+    try:
+        return safe_reuse(step, rows).problem
+    except GraphError as error:
+        raise FormatError(streams or graph, str(error)) from None
 
 
 def _figures(placement: Placement) -> dict[str, Any]:

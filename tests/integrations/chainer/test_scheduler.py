@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.errors import BudgetError, GraphError, MissingDependencyError, PoolError, ScheduleError
+from stowplan.errors import (
+    BudgetError,
+    GraphError,
+    MissingDependencyError,
+    PoolError,
+    ProfileError,
+    ScheduleError,
+)
 
 try:
     from stowplan.chainer import Scheduler, Updater, record_graph
@@ -220,6 +227,24 @@ def test_a_workspace_is_all_that_an_operator_takes_beside_a_batch() -> None:
     graph = record_graph(opt, lambda: opt.update(lambda: F.sum(net(x))))
     columns = 9 * x.nbytes
     assert graph.workspace[graph.label.index("Convolution2DFunction")] == columns
+
+
+def test_what_cannot_be_recorded_is_said() -> None:
+    net = L.Linear(3, 3)
+    opt = chainer.optimizers.SGD().setup(net)
+    x = np.ones((2, 3), np.float32)
+
+    def step() -> None:
+        y = net(x)
+        net.cleargrads()
+        y.grad = x  # one array is the input and the loss's gradient
+        y.backward()
+        opt.update()
+
+    with pytest.raises(
+        ProfileError, match=r"reads gradient of the loss .*; expected a training step of Chainer's"
+    ):
+        record_graph(opt, step)
 
 
 def test_gradients_are_summed_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

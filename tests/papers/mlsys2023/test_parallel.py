@@ -23,6 +23,8 @@ from experiments.measures.runner import CannotRunError
 from experiments.models import split_block
 from experiments.models.split_block import Blocks, activation_bytes
 from experiments.parallel import rank as one_rank
+from experiments.parallel.recomputation import overheads
+from stowplan.chainer import rerun
 from stowplan.papers.mlsys2023.parallel import LoneRank, ParallelError, Ranks
 
 WORDS, BATCH, WIDTH, HEADS = SHAPE = 32, 2, 64, 4
@@ -50,7 +52,7 @@ def measured(way: str, count: int) -> Any:
     return run_ranks(count, "experiments.parallel.rank", [way, *map(str, (*SHAPE, LAYERS))], 60)
 
 
-@pytest.mark.parametrize(("way", "count"), [("tensor", 2), ("sequence", 2)])
+@pytest.mark.parametrize(("way", "count"), [("tensor", 2), ("sequence", 2), ("selective", 2)])
 def test_ranks_have_unsplit_gradients_and_keep_the_closed_form(way: Any, count: int) -> None:
     found = measured(way, count)
     assert len(found) == count
@@ -87,12 +89,37 @@ def test_live_peak_of_a_rank_is_the_closed_form_and_gradients(way: Any, count: i
     assert form + gradients < peak < 1.05 * (form + gradients)
 
 
+@pytest.mark.parametrize("count", [1, 8])
+def test_sequence_and_selective_keep_the_form_to_the_byte_and_change_no_bit(count: int) -> None:
+    words, batch, width, heads = 32, 2, 64, 8
+    ranks = ranks_of(count, "sequence")
+    x = drawn(words * batch // count)
+    kept, peak = one_rank.selected(
+        (Blocks(LAYERS, width, heads, ranks), Blocks(LAYERS, width, heads, ranks)), x, x.copy(), batch
+    )
+    assert kept == LAYERS * activation_bytes(words, batch, width, heads, count, "selective")
+    assert peak < one_rank.recorded(Blocks(LAYERS, width, heads, ranks), x, x.copy(), batch)[1]
+
+
+def test_selective_keeps_what_full_does_not_and_none_does_too() -> None:
+    none, selective, full = overheads(*SHAPE, LAYERS)
+    for row, way in ((none, "sequence"), (selective, "selective")):
+        assert row["kept"] == LAYERS * activation_bytes(*SHAPE, 1, way)
+    assert full["kept"] == 4 * LAYERS * WORDS * BATCH * WIDTH
+    assert none["extra"] == 0 < selective["extra"]
+    assert selective["peak"] < none["peak"]
+
+
 def test_the_form_is_the_papers_at_two_bytes_an_element() -> None:
     s, b, h, a = 2048, 1, 12288, 96  # GPT-3's
     unit = s * b * h
     assert activation_bytes(s, b, h, a, 1, "tensor", 2) == unit * (34 + 5 * a * s / h)
     assert activation_bytes(s, b, h, a, 8, "tensor", 2) == unit * (10 + 24 / 8 + 5 * a * s / h / 8)
     assert activation_bytes(s, b, h, a, 8, "sequence", 2) == unit / 8 * (34 + 5 * a * s / h)
+    assert activation_bytes(s, b, h, a, 8, "selective", 2) == unit / 8 * 34
+    # The five times of the abstract: of tensor parallelism alone.
+    saved = [activation_bytes(s, b, h, a, 8, way, 2) for way in ("tensor", "selective")]
+    assert saved[0] / saved[1] == pytest.approx(5.4, abs=0.1)
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------
@@ -115,6 +142,17 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     assert ((y == 0) & (other == 0)).mean() == pytest.approx(0.09, abs=0.01)
     with chainer.using_config("train", False):
         np.testing.assert_array_equal(parallel.dropout(x, 0.3, (1,)).array, x)
+
+
+def test_a_mask_is_drawn_again_bit_by_bit() -> None:
+    x = np.random.default_rng(0).standard_normal((400, 500), np.float32)
+    y = parallel.dropout(x, 0.3, (1, 2), 77)
+    function = y.creator
+    mask = function.kept.copy()
+    assert rerun.rebuildable(function, (x,), (y.array,), ["kept"]) == {"kept"}
+    rerun.set_hidden(function, "kept", None)
+    assert rerun.bit_equal(rerun.rerun(function, (x,))[0], y.array)
+    np.testing.assert_array_equal(function.kept, mask)
 
 
 def test_a_later_step_drops_others() -> None:

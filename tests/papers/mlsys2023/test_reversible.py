@@ -12,7 +12,7 @@ import pytest
 from stowplan.errors import MissingDependencyError
 
 try:
-    from stowplan.papers.mlsys2023.reversible import Reversible, ReversibleError, ReversibleSequence
+    from stowplan.papers.mlsys2023.reversible import Reversible, ReversibleError, ReversibleSequence, RevSilo
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -40,12 +40,12 @@ class Layer(chainer.Chain):  # type: ignore[misc]
         return F.dropout(F.tanh(y), self.dropout)
 
 
-def plain(sequence: Any, x1: Any, x2: Any) -> tuple[Any, Any]:
+def plain(sequence: Any, *x: Any) -> tuple[Any, ...]:
     """The same network without reversing anything."""
-    for block in sequence._couplings():
-        x1 = x1 + block.f(x2)
-        x2 = x2 + block.g(x1)
-    return x1, x2
+    streams = list(x)
+    for target, source, function, _ in sequence.steps():
+        streams[target] = streams[target] + function(streams[source])
+    return tuple(streams)
 
 
 def stack(depth: int, dtype: Any = np.float64, make: Callable[[Any], Any] = Layer) -> Any:
@@ -232,6 +232,83 @@ def test_parameters_of_unknown_shape_are_known_after_one_call() -> None:
             np.testing.assert_allclose(a, param.grad, rtol=1e-4, atol=1e-5)
 
 
+# --- any number of resolutions --------------------------------------------------------------------------------------
+
+
+class Between(chainer.Chain):  # type: ignore[misc]
+    """From one width to another, normalized and dropped out."""
+
+    def __init__(self, source: int, target: int, dtype: Any, dropout: float = 0.3) -> None:
+        super().__init__()
+        self.dropout = dropout
+        with self.init_scope(), chainer.using_config("dtype", dtype):
+            self.linear = L.Linear(WIDTH >> source, WIDTH >> target)
+            self.normal = L.BatchNormalization(WIDTH >> target, dtype=dtype)
+
+    def forward(self, x: Any) -> Any:
+        return F.dropout(F.tanh(self.normal(self.linear(x))), self.dropout)
+
+
+def silos(depth: int, count: int, dtype: Any = np.float64, dropout: float = 0.3) -> Any:
+    np.random.seed(0)
+    return cleared(
+        ReversibleSequence(
+            *(RevSilo(count, lambda s, t: Between(s, t, dtype, dropout)) for _ in range(depth))
+        )
+    )
+
+
+def resolutions(count: int, dtype: Any = np.float64, rows: int = 9) -> list[Any]:
+    rng = np.random.RandomState(1)
+    return [chainer.Variable(rng.randn(rows, WIDTH >> k).astype(dtype)) for k in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_a_silo_is_the_papers_formula(count: int) -> None:
+    silo, x = silos(1, count, dropout=0)[0], [x.array for x in resolutions(count)]
+    link = {(step.source, step.target): step.function for step in silo.steps()}
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        h = [x[j] + sum(link[i, j](x[i]).array for i in range(j)) for j in range(count)]
+        y = [h[i] + sum(link[j, i](h[j]).array for j in range(i + 1, count)) for i in range(count)]
+        for found, expected in zip(silo(*x), y, strict=True):
+            np.testing.assert_allclose(found.array, expected, rtol=1e-12, atol=1e-12)
+        for found, expected in zip(silo.inverse(*y), x, strict=True):
+            np.testing.assert_allclose(found.array, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_gradients_of_any_number_of_resolutions_are_the_plain_networks(count: int) -> None:
+    def run(apply: Callable[..., Any]) -> Any:
+        net, x = silos(3, count), resolutions(count)
+        np.random.seed(7)
+        y = apply(net, *x)
+        outputs = [one.array.copy() for one in y]
+        sum(F.sum(F.sin(one) * (k + 1)) for k, one in enumerate(y)).backward()
+        return (
+            [*outputs, *(one.grad for one in x)],
+            {n: p.grad for n, p in net.namedparams()},
+            np.random.random(),
+        )
+
+    close(run(lambda net, *x: net(*x)), run(plain), np.float64)
+
+
+def test_a_network_of_many_resolutions_keeps_its_last_outputs() -> None:
+    def kept(depth: int, apply: Callable[..., Any]) -> int:
+        net, x = silos(depth, 3, np.float32, 0), resolutions(3, np.float32, 20_000)
+        tracemalloc.start()
+        try:
+            y = apply(net, *x)
+            assert len(y) == 3
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    one = 20_000 * WIDTH * 4
+    assert kept(8, lambda net, *x: net(*x)) - kept(2, lambda net, *x: net(*x)) < one / 2
+    assert kept(8, plain) - kept(2, plain) > 6 * 4 * one
+
+
 def test_what_cannot_be_right_is_an_error() -> None:
     hidden = L.Linear(WIDTH, WIDTH)
     net = ReversibleSequence(Reversible(lambda x: hidden(x), F.tanh))
@@ -240,10 +317,18 @@ def test_what_cannot_be_right_is_an_error() -> None:
     net = ReversibleSequence(Reversible(lambda x: F.sum(x, axis=0), F.tanh))
     with pytest.raises(ValueError, match=r"F gives float32 \(12,\); expected float32 \(9, 12\)"):
         net(*inputs(np.float32))
-    with pytest.raises(TypeError, match="a block is Linear; expected Reversible or ReversibleSequence"):
+    with pytest.raises(
+        TypeError, match="a block is Linear; expected Reversible, RevSilo or ReversibleSequence"
+    ):
         ReversibleSequence(L.Linear(2, 2))
     with pytest.raises(ValueError, match="expected at least one Reversible"):
         ReversibleSequence()
+    with pytest.raises(ValueError, match="1 resolutions; expected 2 or more"):
+        RevSilo(1, lambda s, t: F.tanh)
+    with pytest.raises(ValueError, match=r"the blocks have \[2, 3\] streams; expected one number"):
+        ReversibleSequence(Reversible(F.tanh, F.tanh), silos(1, 3)[0])
+    with pytest.raises(ValueError, match="2 streams; expected 3"):
+        silos(1, 3)(*inputs())
     y1, _ = stack(2)(*inputs())
     with pytest.raises(ReversibleError, match="no double backprop"):
         F.sum(y1).backward(enable_double_backprop=True)

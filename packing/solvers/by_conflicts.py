@@ -1,0 +1,40 @@
+"""First fit on the conflict graph: for problems with more pairs kept apart than blocks.
+
+Blocks that are kept apart conflict as those do that are alive together. With many such pairs most conflicts have
+nothing to do with time, and heuristics that look at moments or at a skyline pack badly. Here each block has the list of
+those that conflict with it. Blocks go by falling priority, at first their size times the size of all that conflict with
+them, each to the lowest offset that its placed neighbours leave; what sticks out goes earlier in the next run (squeaky
+wheel optimization: Joslin & Clements 1999). The picture stands in ``core/by_conflicts/by_conflicts.hpp``.
+
+SOMAS (MLSys 2023) has the same problem: which tensors of parallel streams may share memory makes a graph, and offsets
+follow from it. Memory is O(pairs), so there is no answer above `MOST_PAIRS`.
+"""
+
+from __future__ import annotations
+
+from .. import _search
+from ..interruptible import interruptible, reporter
+from ..problem import Problem
+from ..registry import Answer, PackingOptions, register
+from .heuristics import pairs_alive_together
+
+# Pairs of pieces in conflict: 50 bytes each.
+MOST_PAIRS = 10_000_000
+
+
+@register("by_conflicts")
+def by_conflicts(problem: Problem, options: PackingOptions) -> Answer:
+    """Place by falling conflict weight, what sticks out first the next time; one thread, deterministic."""
+    if pairs_alive_together(problem) > MOST_PAIRS:
+        return Answer(None, 0)
+    offsets, interrupted = interruptible(
+        lambda cancel: _search.by_conflicts(
+            problem,
+            time_limit=options.time_limit,
+            effort=options.effort or 0,
+            cancel=cancel,
+            progress=reporter(options, cancel),
+        ),
+        _search.Cancel(),
+    )
+    return Answer(offsets, 0, interrupted)

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from stowplan.packing import PackingOptions, Problem, check, lower_bound, pack, portfolio, solvers
+from stowplan.packing.constraints import reduce
+from stowplan.packing.placement import peak_of
+from stowplan.packing.solvers import by_conflicts
+
+from ..problems import problems, random_problem
+from ..reference import by_conflicts as reference
+
+
+@settings(settings.get_profile("usual"))
+@given(problems())
+def test_a_placement_is_valid_and_never_worse_than_its_first_run(problem):
+    placement = pack(problem, "by_conflicts")
+    check(problem, placement.offsets)
+    first = solvers["by_conflicts"](problem, PackingOptions(effort=1)).offsets
+    check(problem, first)
+    assert placement.peak <= (first + problem.size).max(initial=0)
+
+
+@settings(settings.get_profile("usual"))
+@given(problems())
+def test_the_first_run_is_the_reference_s(problem):
+    found = solvers["by_conflicts"](problem, PackingOptions(effort=1)).offsets
+    assert found.tolist() == reference.by_conflicts(problem, runs=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_runs_are_the_reference_s(seed):
+    problem = random_problem(seed, 60)
+    found = [solvers["by_conflicts"](problem, PackingOptions(effort=e)).offsets.tolist() for e in (1, 10**6)]
+    many = [reference.by_conflicts(problem, runs) for runs in range(1, 12)]
+    assert found[0] == many[0]
+    assert peak_of(problem, np.array(found[1])) <= min(peak_of(problem, np.array(x)) for x in many)
+
+
+def forbidden_pairs(n: int, pairs: int) -> tuple[Problem, int]:
+    """n random blocks, pairs of them that never live together kept apart, and the bound of the lifetimes alone."""
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, n, n)
+    end = start + rng.integers(1, 60, n)
+    size = rng.integers(1, 1000, n) * 512
+    apart: dict[tuple[int, int], None] = {}
+    while len(apart) < pairs:
+        i, j = sorted(rng.integers(0, n, 2).tolist())
+        if i != j and not (start[i] < end[j] and start[j] < end[i]):
+            apart[i, j] = None
+    return Problem(size, start, end, apart=list(apart)), lower_bound(Problem(size, start, end))
+
+
+def test_very_many_forbidden_pairs_come_near_the_live_bound():
+    problem, bound = forbidden_pairs(2000, 50_000)
+    placement = pack(problem)
+    assert placement.peak <= 1.10 * bound
+    assert pack(problem, "by_conflicts").peak <= 1.10 * bound < pack(problem, "greedy_by_size").peak
+
+
+def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():
+    few = Problem([4] * 10, range(10), range(5, 15))
+    names = [name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)]
+    assert names == ["best_fit", "by_conflicts", "exact"]
+    assert "by_conflicts" not in [name for name, _ in portfolio.steps(few, PackingOptions(), apart=9)]
+
+
+def test_what_sticks_out_is_placed_earlier_the_next_time():
+    problem = reduce(forbidden_pairs(300, 3000)[0]).problem
+    once, often = (solvers["by_conflicts"](problem, PackingOptions(effort=e)).offsets for e in (1, 10**6))
+    assert peak_of(problem, often) < peak_of(problem, once)
+
+
+def test_more_pairs_than_memory_is_for_give_way_to_best_fit(monkeypatch):
+    monkeypatch.setattr(by_conflicts, "MOST_PAIRS", 3)
+    problem = Problem([1, 2, 3, 4], [0] * 4, [1] * 4)
+    assert pack(problem, "by_conflicts").solver == "best_fit"
