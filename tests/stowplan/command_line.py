@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +20,14 @@ needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None,
     reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
 )
+
+
+def piped(*arguments: object, folder: Path) -> str:
+    """Run the command in a folder, and return what it prints into a pipe."""
+    variables = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    words = [sys.executable, "-m", "stowplan", *map(str, arguments)]
+    done = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def stowplan(*arguments: object, columns: int = 80) -> Result:

@@ -39,8 +39,8 @@ def test_pack_prints_the_result(problem: Path) -> None:
     lines = result.output.splitlines()
     assert lines[0].startswith(f"{problem}: 3 blocks, solver ")
     assert [line.split() for line in lines if line.startswith((" lower", " arena"))] == [
-        ["lower", "bound", "12", "12", "B"],
-        ["arena", "12", "12", "B"],
+        ["lower", "bound", "12", "B"],
+        ["arena", "12", "B"],
     ]
     assert lines[-1] == "optimal: the blocks alive at tick 2 need 12 bytes"
 

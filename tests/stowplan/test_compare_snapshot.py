@@ -38,8 +38,8 @@ def test_compare_says_what_a_plan_would_save(snapshot: Path) -> None:
     text = stowplan("compare", snapshot).output
     assert "PyTorch on CUDA had at most 52.0 MiB reserved; the trace is read as one step" in text
     rows = [line.split() for line in text.splitlines()]
-    assert ["PyTorch", "on", "CUDA", "reserved", f"{52 * MIB:,}", "52.0", "MiB", "38.5%"] in rows
-    assert ["with", "the", "plan", f"{32 * MIB:,}", "32.0", "MiB"] in rows
+    assert ["PyTorch", "on", "CUDA", "reserved", "52.0", "MiB", "38.5%"] in rows
+    assert ["with", "the", "plan", "32.0", "MiB"] in rows
 
 
 def kept_after_peak(pool: CachingAllocator) -> None:

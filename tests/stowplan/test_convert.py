@@ -30,7 +30,7 @@ def problem(tmp_path: Path) -> Path:
 
 def test_the_suffix_says_what_is_written(problem: Path, tmp_path: Path) -> None:
     result = convert(problem, tmp_path / "step.profile")
-    assert (result.exit_code, "3 blocks, planned peak 12,000 bytes" in result.output) == (0, True)
+    assert (result.exit_code, "3 blocks, planned peak 11.7 KiB" in result.output) == (0, True)
     profile = Profile.load(tmp_path / "step.profile")
     assert profile.size.tolist() == [4000, 8000, 4000]
     assert convert(tmp_path / "step.profile", tmp_path / "plan.json").exit_code == 0

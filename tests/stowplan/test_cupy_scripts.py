@@ -113,7 +113,7 @@ def test_the_device_is_the_user_s_choice(folder: Path) -> None:
     (folder / "loop.profile").unlink()
     (folder / "host.py").write_text("import cupy, numpy\nfor _ in range(50): numpy.ones(5000)\n")
     done = program("profile", "host.py", folder=folder)
-    assert "stowplan: NumPy: the step that it repeats: 1 blocks" in done.stderr, done.stderr
+    assert "stowplan: NumPy: the step that it repeats: 1 block," in done.stderr, done.stderr
     done = program("profile", "--device", "gpu", "-o", "none.profile", "host.py", folder=folder)
     assert (done.returncode, "allocated no memory by CuPy" in done.stderr) == (1, True)
     assert not (folder / "none.profile").exists()

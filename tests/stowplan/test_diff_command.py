@@ -77,7 +77,7 @@ def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "+ 2.0 MiB at the fullest moment" in result.stdout
     assert "+ 3.0 MiB" in result.stdout
-    assert "1 other call sites: - 1.0 MiB" in result.stdout
+    assert "1 other call site: - 1.0 MiB" in result.stdout
     same = stowplan("diff", old, old)
     assert "no call site differs" in same.stdout
     assert same.exit_code == 0

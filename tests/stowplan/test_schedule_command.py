@@ -17,6 +17,7 @@ from stowplan.scheduling.check import check
 from stowplan.scheduling.registry import names
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
+from stowplan.units import human_bytes
 
 from .command_line import PNG, figures, needs_matplotlib, refused, stowplan
 from .step_graphs import LAYERS, layers
@@ -79,7 +80,7 @@ def test_the_curve_for_people(graph: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0].startswith(f"{graph}: {len(STEP)} operators, {STEP.values} values, ")
-    assert any(line.startswith(" lean ") and f"{LEAN:,}" in line for line in lines)
+    assert any(line.startswith(" lean ") and human_bytes(LEAN) in line for line in lines)
     assert any(line.startswith(" lower bound ") for line in lines)
     rows = curve(STEP, 4)
     for solution in rows:

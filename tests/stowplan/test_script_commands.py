@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -83,8 +84,11 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     done = program("run", "--stats", "stats.json", "pond.py", "a", folder=script.parent)
     assert done.returncode == 3
     assert done.stdout.startswith("['a'] __main__ 1.0")
-    (said,) = done.stderr.splitlines()
-    assert "requests served by the pool's heap alone; most reserved" in said
+    said, cost = done.stderr.splitlines()
+    assert (
+        "requests served by the pool's heap, no step marked (--auto-step finds steps); most reserved" in said
+    )
+    assert re.fullmatch(r"stowplan: [\d.]+ s of CPU time, [\d,]+ page faults", cost)
     figures = json.loads((script.parent / "stats.json").read_text())
     assert figures["exit_status"] == 3
     assert figures["numpy"]["reasons"] == {"heap_only": figures["numpy"]["requests"]}

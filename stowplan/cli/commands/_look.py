@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 ProgressT = TypeVar("ProgressT")
 
 
+_WIDE = 78
+
+
 def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
     """Return an empty table. The first column and those named in ``left`` are text, the others numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     empty = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    empty.min_width = min(len(title), _WIDE)  # else a title is broken where its table is narrow
     for number, column in enumerate(columns):
         text = number == 0 or column in left
         empty.add_column(column, justify="left" if text else "right", no_wrap=not text, overflow="fold")
@@ -248,7 +252,7 @@ def counts(plan: Plan) -> str:
     left_out = len(profile) - len(plan.rows)
     kinds = [f"{int(profile.wrapped.sum()):,} wrapped", f"{int(profile.escaped.sum()):,} escaped"]
     rest = f"; {left_out:,} of them not planned" if left_out else ""
-    return f"{len(profile):,} blocks in a step ({', '.join(kinds)}){rest}"
+    return f"{counted(len(profile), 'block')} in a step ({', '.join(kinds)}){rest}"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ...units import counted, human_bytes
 from ._options import Name, OutputFile, alignment_option, solver_option
 from ._reporter import Answer, Reporter, reporter
 
@@ -94,5 +95,5 @@ def convert(
         "blocks": len(profile),
         "planned_peak": profile.planned_peak,
     }
-    blocks = f"{len(profile):,} blocks, planned peak {profile.planned_peak:,} bytes"
+    blocks = f"{counted(len(profile), 'block')}, planned peak {human_bytes(profile.planned_peak)}"
     return Answer(figures, [f"{source}: {blocks}; written to {target} ({form})"])

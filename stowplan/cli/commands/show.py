@@ -49,7 +49,7 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
 def _parts(profile: Path, found: Comparison, peak: Peak, held: list[Holder], top: int) -> Iterator[object]:
     step = found.plan.profile
-    yield f"{profile}: planned peak {human_bytes(found.planned_peak)}, {_look.counts(found.plan)}"
+    yield f"{profile}: {_look.counts(found.plan)}; planned peak {human_bytes(found.planned_peak)}"
     yield from (*_look.program_lines(step), "")
     if step.program is not None and step.program.holders:
         yield _look.holders_table(step.program, top)
