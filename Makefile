@@ -19,6 +19,7 @@
 #                     DEVICE_BUILD=cuda: with CuPy for CUDA, in this one and the two before
 #   make lint       ruff, mypy --strict, clang-format, clang-tidy, cython-lint       ANALYZE=1 adds clang's analyzer
 #   make docs       the documentation; warnings are errors, examples are run
+#   make door       README's commands and code as typed, in a fresh clone and environment: minutes
 #   make lines      how many lines of code there are, by room; fails where tools/lines.txt allows fewer
 #   make dist       a source distribution and a wheel, and the checks that an index would make
 #   make asan tsan  the C++ cores under AddressSanitizer + UBSan, and under ThreadSanitizer
@@ -50,7 +51,7 @@ HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
-.PHONY: help demo test thorough soak experiments gpu-check gpu-test lint lines docs docs-html docs-examples dist asan tsan clean FORCE
+.PHONY: help demo test thorough soak experiments gpu-check gpu-test lint door lines docs docs-html docs-examples dist asan tsan clean FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -123,6 +124,9 @@ lint: $(VENV)/.development $(patsubst %.cpp,build/tidy/%.checked,$(CORES))
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
 	PATH="$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 120 $(CYTHON)
+
+door:
+	@$(PYTHON) -m tools.door
 
 lines:
 	@$(PYTHON) -m tools.lines

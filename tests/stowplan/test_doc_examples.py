@@ -107,3 +107,15 @@ def test_each_example_is_on_a_page() -> None:
     examples = DOCS / "examples"
     assert shown == {path.relative_to(examples).as_posix() for path in examples.rglob("*.py")}
     assert shown >= ELSEWHERE
+
+
+def test_the_door_runs_all_that_readme_says() -> None:
+    from tools.door import commands, snippets, steps
+
+    assert [command.split()[-1] for command in commands(README)] == [".", "'.[chainer,cupy]'", "demo", "test"]
+    assert sorted(snippets(README)) == sorted(README_CODE)
+    run = [what for _, what in steps(README)]
+    assert len(run) == 4 + len(README_CODE) + 1
+    assert run.index("pip install '.[torch]'") < next(
+        k for k, what in enumerate(run) if "torch" in what[-1] and k > 4
+    )

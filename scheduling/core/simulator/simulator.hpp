@@ -130,7 +130,8 @@ class Simulator {
   const std::vector<Reruns>& reruns() const { return reruns_; }  // by position
   const std::vector<Index>& rerun_operators() const { return again_; }
   Index needed(Index storage) const { return needed_[storage]; }  // last use by an operator or a rerun
-  // Of a storage that is SWAPPED or ON_DEMAND, as of the last evaluation: before which positions it leaves and is back; kNever: it stays.
+  // Of a storage that is SWAPPED or ON_DEMAND, as of the last evaluation: before which positions it leaves and is back;
+  // kNever: it stays.
   Index leaves(Index storage) const { return out_[storage]; }
   Index returns(Index storage) const { return into_[storage]; }
   Index next_need(Index storage) const;  // first one after near; kNever: none
