@@ -120,7 +120,7 @@ def test_a_few_requests_may_have_no_counterpart() -> None:
 
 
 def test_other_steps_are_refused() -> None:
-    with pytest.raises(ProfileError, match=r"1 profiles; expected those of two or more"):
+    with pytest.raises(ProfileError, match=r"1 profile; expected those of two or more"):
         fit_batches({2: step(2, [0], [1])})
     with pytest.raises(ProfileError, match=r"a batch of 0; expected 1 or more"):
         fit_batches({0: step(2, [0], [1]), 4: step(4, [0], [1])})

@@ -169,7 +169,7 @@ def test_the_first_difference_is_named(other: dict[str, Any], expected: str) -> 
 @pytest.mark.parametrize(
     ("graphs", "expected"),
     [
-        ({2: step()}, "1 step graphs; expected those of two or more batch sizes"),
+        ({2: step()}, "1 step graph; expected those of two or more batch sizes"),
         ({0: step(), 2: step()}, "a batch of 0; expected 1 or more"),
     ],
 )
