@@ -171,12 +171,6 @@ class PlanCache:
             if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize)
         }
 
-    def drop(self, tags: Iterable[int]) -> None:
-        """Throw plans out."""
-        for entry in map(self._plans.get, tags):
-            if entry is not None:
-                self._remove(entry)
-
     def _remove(self, entry: Installed) -> None:
         if self._plans.pop(entry.tag, None) is not None:
             self._plans_changed(entry.key)

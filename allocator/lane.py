@@ -271,8 +271,6 @@ class Lane:
             return
         if old is not None:
             new.revisions = old.revisions + 1
-        if self._policy.found:
-            self._cache.drop(self._cache.within(new.plan.profile.size))
         is_new = self._cache.get(new.tag) is not new
         self._cache.add(new, replaces=old)
         profile = new.plan.profile
