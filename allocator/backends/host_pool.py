@@ -92,9 +92,9 @@ class HostPool(EnteredPool):
     def trim(self) -> None:
         """Give back to the system the memory that is kept for later requests, arenas' and the C library's, too.
 
-        For the next one to two seconds, what is freed then goes back as well. Arenas stay reserved, and serve their
-        plans. The pool does this by itself before it reserves an arena, and when it first uses one. What the C library
-        keeps of arrays older than the pool goes back each time that the heap has grown by 8 MiB and an eighth.
+        For the next one to two seconds the pool also gives back what the program frees. Arenas stay reserved, and serve
+        their plans. The pool trims by itself before it reserves an arena, and when it first uses one. It calls
+        `malloc_trim` for arrays older than the pool each time that the heap has grown by 8 MiB and an eighth.
         """
         self._host.drop_idle_pages()
         self._host.trim()

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from stowplan.packing import lower_bound, pack
-from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge, conv2d, linear, lstm, step_graph
+from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge, step_graph
+from stowplan.papers.nntrainer.shapes import conv2d, linear, lstm
 from stowplan.papers.nntrainer.swapping import swapped
 from stowplan.papers.olla.joint import blocks_of
 

@@ -27,8 +27,8 @@ reader of the output, where NNTrainer puts a layer in between. O(n + k) for n la
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Any, NamedTuple
 
@@ -140,34 +140,6 @@ def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list
         )
         for number, layer in enumerate(layers)
     ]
-
-
-def unroll(layers: Sequence[Layer], steps: int, before: Mapping[str, str]) -> list[Layer]:
-    """Return layers for so many time steps, numbered ``"name 0"`` and so on, which share the first one's weights.
-
-    Parameters
-    ----------
-    layers
-        Those of one time step.
-    steps
-        1 or more.
-    before
-        By the name of a layer, one whose output of the time step before it reads as well.
-    """
-    found = []
-    for step in range(steps):
-        for number, layer in enumerate(layers):
-            names = layer.inputs
-            if names is None:
-                names = (layers[number - 1].name,) if number else ()
-            inputs = [f"{name} {step}" for name in names]
-            if step and layer.name in before:
-                inputs.append(f"{before[layer.name]} {step - 1}")
-            shares = f"{layer.name} 0" if step and layer.weights else None
-            weights = layer.weights if step == 0 else ()
-            name = f"{layer.name} {step}"
-            found.append(replace(layer, name=name, inputs=tuple(inputs), weights=weights, shares=shares))
-    return found
 
 
 def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
@@ -419,78 +391,3 @@ class _Step:
                 for other in others:
                     found[at].update(r for r in self.tensors[other].reads if r < at)
         return [sorted(j for j in row if j < i) for i, row in enumerate(found)]
-
-
-# --------------------------------------------------------------------------------------------------- layers from shapes
-
-
-def linear(name: str, shape: Sequence[int], units: int, *, element: int = 4, **options: Any) -> Layer:
-    """Return a fully connected layer with a bias.
-
-    Parameters
-    ----------
-    name
-        The layer's name.
-    shape
-        The input's shape; its last dimension is the one that is multiplied.
-    units
-        Units of the output.
-    element
-        Bytes of each.
-    options
-        More of `Layer`.
-    """
-    rows = _product(shape[:-1])
-    weights = (shape[-1] * units * element, units * element)
-    return Layer(name, rows * units * element, weights=weights, **options)
-
-
-def conv2d(
-    name: str,
-    shape: Sequence[int],
-    channels: int,
-    kernel: int | tuple[int, int],
-    *,
-    stride: int | tuple[int, int] = 1,
-    padding: int | tuple[int, int] = 0,
-    element: int = 4,
-    **options: Any,
-) -> Layer:
-    """Return a convolution of N:C:H:W with a bias; what it needs besides (im2col) is not counted.
-
-    Raises
-    ------
-    GraphError
-        The kernel is larger than the padded input.
-    """
-    batch, incoming, *space = shape
-    kernel, stride, padding = _pair(kernel), _pair(stride), _pair(padding)
-    size = [(s + 2 * p - k) // d + 1 for s, k, d, p in zip(space, kernel, stride, padding, strict=True)]
-    if min(size) < 1:
-        raise GraphError(
-            f"layer {name}: a kernel of {kernel} on {tuple(space)}, padded by {padding}; expected less"
-        )
-    weights = (channels * incoming * _product(kernel) * element, channels * element)
-    return Layer(name, batch * channels * _product(size) * element, weights=weights, **options)
-
-
-def lstm(
-    name: str, batch: int, steps: int, features: int, units: int, *, element: int = 4, **options: Any
-) -> Layer:
-    """Return an LSTM that returns its last output: gates and cell states are kept, and have derivatives backward."""
-    weights = tuple(count * element for count in (features * 4 * units, units * 4 * units, 4 * units))
-    states = batch * steps * units * element
-    kept = tuple((states * count, Lifespan.ITERATION) for count in (1, 1, 4))  # hidden, cell, gates
-    derived = tuple((states * count, Lifespan.GRADIENT | Lifespan.DERIVATIVE) for count in (1, 1, 4))
-    return Layer(name, batch * units * element, weights=weights, temporaries=kept + derived, **options)
-
-
-def _pair(of: int | tuple[int, int]) -> tuple[int, int]:
-    return (of, of) if isinstance(of, int) else of
-
-
-def _product(of: Sequence[int]) -> int:
-    found = 1
-    for one in of:
-        found *= one
-    return found

@@ -259,3 +259,18 @@ def test_empty_graph() -> None:
     assert schedule(graph, 0).peak == 0
     assert least(graph).peak == 0
     assert schedule(graph, 0, "greedy").peak == 0
+
+
+@pytest.mark.parametrize("mib_a_second", [1000, 300, 10])
+def test_the_least_peak_does_not_depend_on_the_disk(mib_a_second: int) -> None:
+    """Eight layers of 100 MiB, each read again on the way back: on demand two of them are there at a time."""
+    mib, layers = 2**20, 8
+    reads = [[i - 1] if i else [] for i in range(layers)] + [[i] for i in reversed(range(layers))]
+    writes = [[i] for i in range(layers)] + [[] for _ in range(layers)]
+    graph = StepGraph(
+        reads, writes, [100 * mib] * layers, phase=[0] * layers + [1] * layers, seconds=[0.2] * 2 * layers
+    )
+    rates = Rates(swap=mib_a_second * mib)
+    assert least(graph, swap=True, rates=rates).peak == 200 * mib
+    found = schedule(graph, 300 * mib, swap=True, rates=rates)
+    assert check(graph, found.schedule, rates) == found.peak <= 300 * mib

@@ -13,17 +13,8 @@ from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
 from stowplan.packing import pack
-from stowplan.papers.nntrainer.layers import (
-    Layer,
-    Lifespan,
-    Merge,
-    conv2d,
-    execution_orders,
-    linear,
-    lstm,
-    step_graph,
-    unroll,
-)
+from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge, execution_orders, step_graph
+from stowplan.papers.nntrainer.shapes import conv2d, linear, lstm, unroll
 from stowplan.papers.olla.joint import blocks_of, order_and_place
 from stowplan.scheduling import StepGraph
 
