@@ -3,18 +3,13 @@
 ctypedef intptr_t (*stream_pointer)() noexcept
 
 
-cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass CudaApi:
-        pass
-    string find_driver(CudaApi&)
-
-
 cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaGraphs:
         int64_t reserved_bytes()
 
     cdef cppclass CudaMemory:
         int64_t limit()
+        CSegments& segments()
 
     cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
         LockedLanes* lanes()
@@ -27,6 +22,8 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         size_t give_back() except +
         void settle() except +
         bint make_idle()
+        void begin_step()
+        cbool has_virtual_memory()
         cbool is_capturing()
 
     cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
@@ -178,6 +175,15 @@ cdef class CudaPool(Backend):
         """The most bytes that arenas and blocks may take together; 0: as many as there are."""
         return self.pool.memory().limit()
 
+    @property
+    def patience(self):
+        """Segments that are taken of the driver before its stream-ordered allocator serves what is not planned."""
+        return self.pool.memory().segments().patience
+
+    @patience.setter
+    def patience(self, uint64_t patience):
+        self.pool.memory().segments().patience = patience
+
     def set_fraction(self, double fraction):
         """Limit them to a share of the device's memory."""
         with nogil:
@@ -187,6 +193,26 @@ cdef class CudaPool(Backend):
     def graph_bytes(self):
         """Bytes that CUDA graphs have for themselves; not among the counts."""
         return self.pool.graphs().reserved_bytes()
+
+    @property
+    def grows_in_place(self):
+        """See `Backend`."""
+        return self.pool.has_virtual_memory()
+
+    @property
+    def bottom_last(self):
+        """See `Backend`."""
+        return self.pool.has_virtual_memory()
+
+    def counters(self):
+        """See `Backend`; bytes reserved as the account has them: in whole pages, with what is kept free."""
+        cdef CSegments* segments = &self.pool.memory().segments()
+        return with_reserved(Backend.counters(self), segments.held(), segments.peak())
+
+    def reset_peaks(self):
+        """See `Backend`."""
+        Backend.reset_peaks(self)
+        self.pool.memory().segments().reset_peak()
 
     cdef bint make_idle(self) except -1:
         with nogil:
@@ -204,6 +230,9 @@ cdef class CudaPool(Backend):
     def enter(self):
         """See `Backend`."""
         self.settle()
+        with nogil:
+            self.pool.begin_step()
+            self.pool.memory().segments().make_room()
         return Backend.enter(self)
 
     def end(self, uint16_t step_slot, uint64_t step):
@@ -216,6 +245,7 @@ cdef class CudaPool(Backend):
     def take_outcomes(self):
         """See `Backend`."""
         with nogil:
+            self.pool.begin_step()
             self.pool.drop_dead_arenas()
         return Backend.take_outcomes(self)
 

@@ -167,21 +167,16 @@ cdef class DevicePool(Backend):
             self.streams.synchronize()
         return True
 
-    def use_virtual_memory(self, library, prefix, int64_t reach, devices):
-        """Take arenas from the device's virtual memory, if it has any and a library that is loaded has its functions.
-
-        `reach`: addresses that an arena reserves, in bytes; `devices`: that may use it, this one first. Return the
-        bytes in which memory is mapped, 0 where there is none.
-        """
+    def use_virtual_memory(self):
+        """Take arenas from the device's virtual memory. Return the bytes in which it is mapped; 0: there is none."""
+        cdef CudaApi api
         cdef VirtualMemory memory
-        cdef int64_t page = 0
-        if memory.find(library.encode(), prefix.encode()):
-            memory.reach = reach
-            memory.devices = devices
-            page = memory.page()
-            if page > 0:
-                self.core.use_virtual_memory(memory)
-        return page
+        if not find_driver(api).empty():
+            return 0
+        memory = api.virtual_memory_of(self.device)
+        if memory.page() > 0:
+            self.core.use_virtual_memory(memory)
+        return memory.page()
 
     @property
     def grows_in_place(self):
@@ -197,11 +192,7 @@ cdef class DevicePool(Backend):
         """See `Backend`; bytes reserved as upstream counts them, where it does."""
         counters = Backend.counters(self)
         reserved = self.memory.reserved()
-        if reserved is not None:
-            counters["reserved_bytes"], counters["peak_reserved_bytes"] = reserved
-            used = counters["arena_bytes"] + counters["upstream_bytes"]
-            counters["kept_bytes"] = max(0, reserved[0] - used)
-        return counters
+        return counters if reserved is None else with_reserved(counters, reserved[0], reserved[1])
 
     def reset_peaks(self):
         """See `Backend`."""

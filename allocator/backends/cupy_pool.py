@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 DEVICE_ALIGNMENT = 512
 """Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
-CUDA_LIBRARIES = ("libcuda.so.1",)
-HIP_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so")
-"""What has the functions of virtual memory: CuPy has loaded one of them."""
-
 FORKED = (
     "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
     "multiprocessing's start method 'spawn' or 'forkserver', or fork before the first array is made"
@@ -149,12 +145,13 @@ class CupyPool(Pool):
         memory: DeviceMemory
         streams = self._streams(device)
         allocate = self._allocate
-        if allocate is None:
-            memory = SegmentPool(device, streams)
-            if _has_driver():
-                memory.set_limit(size=_default_limit(device))
-        else:
+        if allocate is not None:
             memory = UpstreamMemory(self._upstream, allocate)
+        elif _has_driver():
+            memory = SegmentPool(device, streams)
+            memory.set_limit(size=_default_limit(device))
+        else:
+            memory = UpstreamMemory(None, _malloc)  # CuPy says what is missing
         pool = DevicePool(
             device,
             memory,
@@ -167,8 +164,8 @@ class CupyPool(Pool):
             _tell_freed,
         )
         pool.failed = _diagnosis(self, device)
-        if memory.grows_arenas and _has_driver() and (page := _use_virtual_memory(pool)) > 0:
-            memory.page = page
+        if memory.grows_arenas and (page := pool.use_virtual_memory()) > 0:
+            memory.set_page(page)
         if self._options.limit is not None:
             self._set_limit(memory if self._upstream is None else self._upstream, device)
         return pool
@@ -293,6 +290,13 @@ def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
     return failed
 
 
+def _malloc(size: int) -> Any:
+    """Return memory of the device itself."""
+    from cupy.cuda import Memory, MemoryPointer
+
+    return MemoryPointer(Memory(size), 0)
+
+
 def _managed(pool: weakref.ref[CupyPool], size: int) -> Any:
     """Return managed memory. Without any, raise what CuPy's pools raise, and not what the driver does."""
     from cupy.cuda import malloc_managed, runtime
@@ -332,35 +336,6 @@ def _has_driver() -> bool:
     except cupy.cuda.runtime.CUDARuntimeError:
         return False
     return True
-
-
-def _use_virtual_memory(pool: DevicePool) -> int:
-    """Have a pool take its arenas from its device's virtual memory, where the runtime has such functions.
-
-    An arena reserves as many addresses as its device has bytes. Other devices that can read its memory may: CuPy copies
-    from one to another.
-
-    Returns
-    -------
-    int
-        Bytes in which memory is mapped; 0 where there is no virtual memory.
-    """
-    import cupy
-
-    runtime = cupy.cuda.runtime
-    with on_device(pool.device):
-        _, total = runtime.memGetInfo()
-    others = [
-        other
-        for other in range(runtime.getDeviceCount())
-        if other != pool.device and runtime.deviceCanAccessPeer(other, pool.device)
-    ]
-    libraries = HIP_LIBRARIES if runtime.is_hip else CUDA_LIBRARIES
-    prefix = "hipMem" if runtime.is_hip else "cuMem"
-    for library in libraries:
-        if page := pool.use_virtual_memory(library, prefix, total, [pool.device, *others]):
-            return page
-    return 0
 
 
 # ------------------------------------------------------------------------------------------------------- memory hooks

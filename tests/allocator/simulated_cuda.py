@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, c_bool, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import CFUNCTYPE, c_bool, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,6 +38,8 @@ class Table(ctypes.Structure):
         *((name, c_void_p) for name in NAMES),
         ("has_memory_pools", c_bool),
         ("memory_pools_supported", c_int),
+        ("library", c_char_p),  # none: it has no virtual memory
+        ("virtual_memory", c_char_p),
     ]
 
 
@@ -52,6 +54,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "count_devices": (c_void_p,),
     "can_access_peer": (c_void_p, c_int, c_int),
     "set_memory_pool": (c_void_p, c_int, c_void_p),
+    "ask_memory_pool": (c_void_p, c_int, c_void_p),
     "trim_memory_pool": (c_void_p, c_size_t),
     "device_attribute": (c_void_p, c_int, c_int),
     "memory_info": (c_void_p, c_void_p),
@@ -89,9 +92,8 @@ class SimulatedCuda:
         What a call has found wrong; to be empty.
     """
 
-    def __init__(self, *, ordered: bool = True) -> None:
+    def __init__(self) -> None:
         self.device = SimulatedDevice()
-        self.ordered = ordered
         self.live_bytes = 0
         self.calls: list[str] = []
         self.fails: Callable[[str, int], bool] = lambda name, size: False
@@ -204,11 +206,16 @@ class SimulatedCuda:
     def _set_memory_pool(self, pool: int, attribute: int, value: int) -> None:
         assert attribute == 4
 
+    def _ask_memory_pool(self, pool: int, attribute: int, to: int) -> None:
+        assert attribute == 5
+        ordered = sum(size for _, size, stream in self._blocks.values() if stream is not None)
+        c_uint64.from_address(to).value = ordered
+
     def _trim_memory_pool(self, pool: int, keep: int) -> None:
         pass
 
     def _device_attribute(self, to: int, attribute: int, device: int) -> None:
-        c_int.from_address(to).value = self.ordered
+        c_int.from_address(to).value = True
 
     def _memory_info(self, free: int, total: int) -> None:
         c_size_t.from_address(free).value = 1 << 30
@@ -262,10 +269,12 @@ class SimulatedCuda:
 class SimulatedTorchCudaPool(TorchCudaPool):
     """A TorchCudaPool on a simulated device, which CuPy's C functions ask: all else is real."""
 
-    def __init__(self, *, ordered: bool = True, **options: Any) -> None:
-        self.cuda = SimulatedCuda(ordered=ordered)
+    def __init__(self, *, patience: int | None = None, **options: Any) -> None:
+        self.cuda = SimulatedCuda()
         super().__init__(**options)
         self._pools.follow_stream(self.cuda.current_stream)
+        if patience is not None:
+            self._on(0).backend.patience = patience
 
     def _table(self) -> int:
         return self.cuda.address

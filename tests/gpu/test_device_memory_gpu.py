@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from stowplan import CupyPool
-from stowplan.allocator.backends import device_memory
 from stowplan.allocator.backends.device_memory import UNIT, SegmentPool
 
 from .driver import granule, in_use, page
@@ -57,7 +56,7 @@ def most_in_use(cupy: Any, allocate: Allocate, seed: int, operations: int = 600)
 def segments() -> SegmentPool:
     """Return a pool by itself, as a CupyPool has one."""
     pool = SegmentPool(0)
-    pool.page = page()
+    pool.set_page(page())
     return pool
 
 
@@ -131,9 +130,9 @@ def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
     del states
 
 
-def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_memory, "PATIENCE", 50)
+def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any) -> None:
     before, pool = in_use(cupy), segments()
+    pool.segments.patience = 50
     for size in range(1, 60):
         pool.malloc(size * page())
     assert pool._splitting is not None
@@ -312,7 +311,7 @@ def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
     blocks.clear()
     pool.free_all_blocks()
     assert in_use(cupy) == before
-    assert (pool.held(), pool._holes, pool._ends, pool._live) == (0, 0, 0, 0)
+    assert (pool.held(), pool.segments.unused) == (0, 0)
 
 
 def test_a_finalizer_may_ask_in_the_midst_of_a_stream_s_first_request(

@@ -15,7 +15,7 @@ BACKENDS = {
     "native_backend": ("UnmarkedNativeBackend",),
     "numpy_backend": ("UnmarkedNumpyBackend",),
     "cupy_backend": ("UnmarkedCupyBackend",),
-    "torch_cuda_backend": ("ProcessTorchCudaBackend", "UnorderedTorchCudaBackend"),
+    "torch_cuda_backend": ("ProcessTorchCudaBackend", "OrderedTorchCudaBackend"),
 }
 """By module of this folder, which may skip without CuPy."""
 

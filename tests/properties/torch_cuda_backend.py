@@ -49,7 +49,7 @@ class ProcessTorchCudaBackend(TorchCudaBackend):
     options: ClassVar[dict[str, Any]] = {"scope": "process"}
 
 
-class UnorderedTorchCudaBackend(TorchCudaBackend):
-    """A device without the stream-ordered allocator, and steps of each stream."""
+class OrderedTorchCudaBackend(TorchCudaBackend):
+    """A device whose stream-ordered allocator serves what is not planned, after many segments."""
 
-    options: ClassVar[dict[str, Any]] = {"scope": "thread", "ordered": False}
+    options: ClassVar[dict[str, Any]] = {"scope": "thread", "patience": 1}

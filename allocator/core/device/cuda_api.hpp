@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "virtual_arena.hpp"
 
@@ -31,6 +32,7 @@ using CudaError = int;
 
 constexpr CudaError kCudaSuccess = 0, kCudaOutOfMemory = 2, kCudaNotReady = 600, kCudaCaptureUnsupported = 900;
 constexpr int kCudaReleaseThreshold = 4;         // cudaMemPoolAttrReleaseThreshold
+constexpr int kCudaReservedCurrent = 5;          // cudaMemPoolAttrReservedMemCurrent
 constexpr unsigned kCudaEventDisableTiming = 2;  // cudaEventDisableTiming
 constexpr int kCudaCaptureNone = 0;              // cudaStreamCaptureStatusNone
 constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
@@ -42,6 +44,8 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(free, MemFree_v2, Free, (void*)) \
   function(device_attribute, DeviceGetAttribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
   function(memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
+  function(count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
+  function(can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer)) \
   function(event_create, EventCreate, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
   function(event_record, EventRecord, EventRecord, (CudaEvent, CudaStream)) \
   function(event_query, EventQuery, EventQuery, (CudaEvent)) \
@@ -60,11 +64,10 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(make_memory_pool, MemPoolCreate, MemPoolCreate, (CudaMemoryPool*, const MemoryPoolProperties*)) \
   function(end_memory_pool, MemPoolDestroy, MemPoolDestroy, (CudaMemoryPool)) \
   function(set_memory_pool, MemPoolSetAttribute, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
+  function(ask_memory_pool, MemPoolGetAttribute, MemPoolGetAttribute, (CudaMemoryPool, int attribute, void*)) \
   function(open_memory_pool, MemPoolSetAccess, MemPoolSetAccess, \
            (CudaMemoryPool, const MemoryAccess*, std::size_t)) \
-  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep)) \
-  function(count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
-  function(can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer))
+  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep))
 
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
@@ -105,6 +108,8 @@ struct CudaApi {
   const char* (*error_string)(CudaError) = nullptr;  // HIP's
   bool has_memory_pools = true;                      // all of these functions were found
   int memory_pools_supported = 115;  // the attribute's number: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+  const char* library = nullptr;     // where the functions were found, and what names of virtual memory's begin with
+  const char* virtual_memory = nullptr;
 
   // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.
   CudaError checked(CudaError error) const {
@@ -112,6 +117,11 @@ struct CudaApi {
     return error;
   }
   std::string text_of(CudaError error) const;
+  // The device's virtual memory, of which an arena reserves as much as the device has, for itself and for the peers that
+  // can read it: programs copy from one to another. Its page() is 0 where there is none.
+  VirtualMemory virtual_memory_of(int device) const;
+  // The devices that can read a device's memory, but itself.
+  std::vector<int> peers_of(int device) const;
   // The device's primary context, which is retained when it is first asked for; null where there is none to be had.
   CudaContext context_of(int device) const;
 };

@@ -29,22 +29,20 @@ CudaMemoryPool CudaMemory::memory_pool() {
   const Lock lock(looking_);
   if (looked_) return memory_pool_;
   looked_ = true;
-  int supported = 0, devices = 0;
+  int supported = 0;
   if (!api_.has_memory_pools) return nullptr;
   if (checked(api_.device_attribute(&supported, api_.memory_pools_supported, device_)) != kCudaSuccess) return nullptr;
-  if (supported == 0 || checked(api_.count_devices(&devices)) != kCudaSuccess) return nullptr;
+  if (supported == 0) return nullptr;
   MemoryPoolProperties properties;
   properties.location.device = device_;
   CudaMemoryPool pool = nullptr;
   if (checked(api_.make_memory_pool(&pool, &properties)) != kCudaSuccess) return nullptr;
   std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
   CudaError error = checked(api_.set_memory_pool(pool, kCudaReleaseThreshold, &all));
-  for (int peer = 0; peer < devices && error == kCudaSuccess; ++peer) {
+  for (const int peer : api_.peers_of(device_)) {
     MemoryAccess access;
     access.location.device = peer;
-    int can = 0;
-    if (peer == device_ || checked(api_.can_access_peer(&can, peer, device_)) != kCudaSuccess || can == 0) continue;
-    error = checked(api_.open_memory_pool(pool, &access, 1));
+    if (error == kCudaSuccess) error = checked(api_.open_memory_pool(pool, &access, 1));
   }
   if (error == kCudaSuccess) return memory_pool_ = pool;
   checked(api_.end_memory_pool(pool));
@@ -60,7 +58,7 @@ bool CudaMemory::is_capturing(Stream stream) const {
 void CudaMemory::note_stream(Stream stream) {
   const Lock lock(mutex_);
   served_.insert(stream == DevicePool::kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
-  last_served_ = stream;
+  last_served_.store(stream, std::memory_order_release);
 }
 
 std::vector<Stream> CudaMemory::served() {
@@ -122,46 +120,63 @@ CudaError CudaMemory::synchronize() {
   return error;
 }
 
-CudaError CudaMemory::ask(CudaBlock& block, bool may_be_ordered) {
+CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
   const Apart apart;
   const OnDevice on(api_, device_);
-  const WhileCapturing allowed(api_);
-  block.of_graph = may_be_ordered && is_capturing(block.stream);
+  block.of_graph = !for_all && is_capturing(block.stream);
   // A thread's own default stream is another one to the thread that frees the block.
-  block.ordered =
-      may_be_ordered && block.stream != DevicePool::kPerThread && memory_pool() != nullptr && !block.of_graph;
-  const auto size = static_cast<std::size_t>(block.size);
-  return checked(block.ordered ? api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream))
-                               : api_.malloc(&block.address, size));
+  const bool is_own = block.stream == DevicePool::kPerThread;
+  if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr) return ask_ordered(block);
+  const Stream own = is_own ? -static_cast<Stream>(profiler::current_thread()) : block.stream;
+  const CudaError error = segments_.take(block.size, block.of_graph ? kGraphs : own, block.place);
+  block.address = reinterpret_cast<void*>(block.place.address);
+  return error;
 }
 
-CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool may_be_ordered, CudaError& error) {
+CudaError CudaMemory::ask_ordered(CudaBlock& block) {
+  if (!segments_.keep_limit(block.size)) return kCudaOutOfMemory;
+  const WhileCapturing allowed(api_);
+  const auto size = static_cast<std::size_t>(block.size);
+  const CudaError error =
+      checked(api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream)));
+  block.ordered = error == kCudaSuccess;
+  if (!block.ordered) return error;
+  ordered_ += block.size;
+  note_ordered();
+  return error;
+}
+
+// Has the account count what the stream-ordered allocator holds.
+void CudaMemory::note_ordered() {
+  if (memory_pool_ == nullptr) return;
+  const Bytes used = ordered_;
+  std::uint64_t held = 0;
+  const OnDevice on(api_, device_);
+  const CudaError error = checked(api_.ask_memory_pool(memory_pool_, kCudaReservedCurrent, &held));
+  segments_.note_beside(error == kCudaSuccess ? static_cast<Bytes>(held) : used, used);
+}
+
+CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool for_all, CudaError& error) {
   give_what_waits();
+  limit();
   auto block = std::make_unique<CudaBlock>();
   block->size = size;
   block->stream = stream;
-  const Bytes taken = taken_ += size;
-  error = kCudaOutOfMemory;
-  if (const Bytes limit = this->limit(); limit == 0 || taken <= limit) {
-    error = ask(*block, may_be_ordered);
-    if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
-      trim();
-      error = ask(*block, may_be_ordered);
-    }
+  error = ask(*block, for_all);
+  if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
+    trim();
+    error = ask(*block, for_all);
   }
-  if (error != kCudaSuccess) {
-    taken_ -= size;
-    return nullptr;
-  }
+  if (error != kCudaSuccess) return nullptr;
   const Lock lock(mutex_);
   blocks_[reinterpret_cast<std::uintptr_t>(block->address)] = block.get();
   return block.release();
 }
 
-// Whether no stream uses a block any longer that free_async() would not wait for.
+// Whether no other stream than a block's own uses it any longer, and its own takes memory back.
 bool CudaMemory::may_go(const CudaBlock& block) {
   if (is_capturing(block.stream)) return false;
-  return (block.ordered && !block.guarded) || synchronize() == kCudaSuccess;
+  return !block.guarded || synchronize() == kCudaSuccess;
 }
 
 void CudaMemory::give(CudaBlock* block) {
@@ -180,6 +195,11 @@ void CudaMemory::go(CudaBlock* block) {
     const Lock lock(mutex_);
     blocks_.erase(address);
   }
+  if (block->place.address != 0) {
+    segments_.give(block->place);
+    delete block;
+    return;
+  }
   const WhileCapturing allowed(api_);
   if (!block->ordered) {
     checked(api_.free(block->address));
@@ -189,10 +209,12 @@ void CudaMemory::go(CudaBlock* block) {
       blocks_[address] = block;
     }
     block->ordered = false;  // its stream is there no longer, and cudaFree does not wait for such memory
+    block->guarded = true;
     block->stream = 0;
     return give(block);
   }
-  taken_ -= block->size;
+  ordered_ -= block->size;
+  note_ordered();
   delete block;
 }
 
@@ -210,19 +232,26 @@ void CudaMemory::give_what_waits() {
 void CudaMemory::trim() {
   const Apart apart;
   give_what_waits();
-  if (served().empty() || is_capturing()) return;  // nothing has come from there, or nothing may go there
+  segments_.trim();
+  if (memory_pool_ == nullptr || is_capturing()) return;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  if (CudaMemoryPool pool = memory_pool()) checked(api_.trim_memory_pool(pool, 0));
+  checked(api_.trim_memory_pool(memory_pool_, 0));
+  note_ordered();
+}
+
+void CudaMemory::note_arenas(Bytes size) {
+  if (memory_pool_ != nullptr) trim();
+  segments_.note_arenas(size);
 }
 
 Bytes CudaMemory::limit() {
   std::size_t free = 0, total = 0;
   const double fraction = fraction_;
-  if (fraction > 0 && limit_ == 0 && info(free, total)) {
-    limit_ = std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total)));
+  if (fraction > 0 && segments_.limit() == 0 && info(free, total)) {
+    segments_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total))));
   }
-  return limit_;
+  return segments_.limit();
 }
 
 bool CudaMemory::info(std::size_t& free, std::size_t& total) const {
@@ -238,6 +267,10 @@ void* CudaMemory::base_of(void* address, std::size_t& size) {
   if (next == blocks_.begin()) return nullptr;
   const CudaBlock& block = *std::prev(next)->second;
   if (at - reinterpret_cast<std::uintptr_t>(block.address) >= static_cast<std::uintptr_t>(block.size)) return nullptr;
+  if (const Page* page = block.place.page) {
+    size = static_cast<std::size_t>(segments_.page());
+    return reinterpret_cast<void*>(page->address);
+  }
   size = static_cast<std::size_t>(block.size);
   return block.address;
 }

@@ -1,10 +1,9 @@
 // The memory of one CUDA device, as an upstream: what a pool takes from it and gives back.
 //
-// What one stream asks for comes from CUDA's stream-ordered allocator, which keeps what it is given back: neither costs
-// a wait. What all streams use (arenas, the pools of graphs), what is asked for in a capture, and all of a device
-// without that allocator, comes from cudaMalloc, and goes back when all that the streams which the pool has served were
-// given is over. It does not wait for the device, which would destroy the captures of all streams, unless one of its
-// streams has ended and takes no event.
+// It comes in segments (segments.hpp), which keep the account, and after a second's worth of calls of the driver, from
+// CUDA's stream-ordered allocator, which splits what it has. What goes back to the device waits until all is over that
+// the streams which the pool has served were given. It does not wait for the device, which would destroy the captures of
+// all streams, unless one of its streams has ended and takes no event.
 //
 // While one of these streams is being captured it may not be given the end of memory from before, and cannot be waited
 // for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the
@@ -23,6 +22,7 @@
 
 #include "cuda_api.hpp"
 #include "plan.hpp"
+#include "segments.hpp"
 
 namespace stowplan::allocator {
 
@@ -30,6 +30,7 @@ struct CudaBlock {
   void* address = nullptr;
   Bytes size = 0;
   Stream stream = 0;
+  Segments::Place place;  // or none:
   bool ordered = false;   // from the stream-ordered allocator
   bool guarded = false;   // other streams may still use it: they are waited for before it goes back
   bool of_graph = false;  // asked for in a capture
@@ -37,22 +38,26 @@ struct CudaBlock {
 
 class CudaMemory {
  public:
-  CudaMemory(const CudaApi& api, int device, Bytes limit) : api_(api), device_(device), limit_(limit) {}
+  CudaMemory(const CudaApi& api, int device, Bytes limit) : api_(api), device_(device) { segments_.set_limit(limit); }
   ~CudaMemory();
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
 
   // Null where there is none: then `error` says why.
-  CudaBlock* take(Bytes size, Stream stream, CudaError& error) { return take(size, stream, true, error); }
-  CudaBlock* take_for_all(Bytes size, CudaError& error) { return take(size, 0, false, error); }
+  CudaBlock* take(Bytes size, Stream stream, CudaError& error) { return take(size, stream, false, error); }
+  CudaBlock* take_for_all(Bytes size, CudaError& error) { return take(size, 0, true, error); }
   void give(CudaBlock* block);
-  // Gives back to the device what the stream-ordered allocator keeps.
+  // Gives back to the device what is free.
   void trim();
+  // The account of what is held.
+  Segments& segments() { return segments_; }
+  // All arenas are to have so many bytes from now on: what is free makes room.
+  void note_arenas(Bytes size);
 
+  // Whether a stream is another one than the last one that was noted.
+  bool is_new(Stream stream) const { return stream != last_served_.load(std::memory_order_acquire); }
   // Notes that a stream uses the pool's memory.
-  void serves(Stream stream) {
-    if (stream != last_served_.load(std::memory_order_relaxed)) note_stream(stream);
-  }
+  void note_stream(Stream stream);
   // Waits for all that these streams have been given; fails while one of them is being captured.
   CudaError synchronize();
   // Makes an event behind all that a stream has been given; fails while it is being captured.
@@ -66,7 +71,7 @@ class CudaMemory {
   // Limits them to a share of the device, which is asked for its size only when it is used: that makes a context.
   void set_fraction(double fraction) {
     fraction_ = fraction;
-    limit_ = 0;
+    segments_.set_limit(0);
   }
   // Bytes that the device has; false: CUDA does not say.
   bool info(std::size_t& free, std::size_t& total) const;
@@ -78,11 +83,14 @@ class CudaMemory {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
+  // Whose segments blocks of captures have: no other block has had their memory, as none goes back.
+  static constexpr Stream kGraphs = INT64_MIN;
 
-  CudaBlock* take(Bytes size, Stream stream, bool may_be_ordered, CudaError& error);
-  void note_stream(Stream stream);
+  CudaBlock* take(Bytes size, Stream stream, bool for_all, CudaError& error);
   std::vector<Stream> served();
-  CudaError ask(CudaBlock& block, bool may_be_ordered);
+  CudaError ask(CudaBlock& block, bool for_all);
+  CudaError ask_ordered(CudaBlock& block);
+  void note_ordered();
   bool may_go(const CudaBlock& block);
   void go(CudaBlock* block);
   void give_what_waits();
@@ -93,13 +101,13 @@ class CudaMemory {
 
   const CudaApi& api_;
   const int device_;
-  std::atomic<Bytes> limit_;
+  Segments segments_{api_, device_, [](void* self) { return static_cast<CudaMemory*>(self)->synchronize() == 0; }, this};
   std::atomic<double> fraction_{0};  // that the limit is yet to be made of
-  std::atomic<Bytes> taken_{0};
+  std::atomic<Bytes> ordered_{0};    // bytes of live blocks of the stream-ordered allocator
   std::atomic<Stream> last_served_{-1};
   std::mutex looking_;
   bool looked_ = false;
-  CudaMemoryPool memory_pool_ = nullptr;
+  std::atomic<CudaMemoryPool> memory_pool_{nullptr};
   std::mutex mutex_;
   std::set<Stream> served_;
   std::map<std::uintptr_t, CudaBlock*> blocks_;  // by address

@@ -72,12 +72,18 @@ Device CudaPool::as_owner() {
     return self(owner).ask(static_cast<Client*>(client), size, *answer);
   };
   device.trim = [](void* owner) {
-    self(owner).memory_.synchronize();  // what the stream-ordered allocator still has to free it can give back then
+    self(owner).memory_.synchronize();  // the stream-ordered allocator may give back then what it still has to free
     self(owner).memory_.trim();
     return 0;
   };
-  device.room = [](void*, bool) { return Bytes{0}; };  // no arena of its grows in place
-  device.note_arenas = [](void*, Bytes) { return 0; };
+  device.room = [](void* owner, bool within_limit) {
+    CudaPool& pool = self(owner);
+    return pool.memory_.segments().room(within_limit, pool.lanes()->counters().peak_live_bytes);
+  };
+  device.note_arenas = [](void* owner, Bytes size) {
+    self(owner).memory_.note_arenas(size);
+    return 0;
+  };
   device.capturing = [](void* owner) { return self(owner).memory_.is_capturing() ? 1 : 0; };
   device.synchronize = [](void* owner) { return answer_of(self(owner).memory_.synchronize()); };
   device.record = [](void* owner, Token stream, Token* event) {
@@ -137,9 +143,24 @@ void CudaPool::drop(Token token) {
 
 // ----------------------------------------------------------------------------------------------- requests and frees
 
+// The device is asked nothing before it is used: that would make a context there.
+void CudaPool::look_for_virtual_memory() {
+  std::call_once(looked_, [this] {
+    const VirtualMemory memory = memory_.api().virtual_memory_of(memory_.device());
+    if (memory.page() == 0) return;
+    pool_.use_virtual_memory(memory);
+    memory_.segments().set_page(memory.page());
+  });
+}
+
+void CudaPool::meet(Stream stream) {
+  look_for_virtual_memory();
+  memory_.note_stream(stream);
+}
+
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
-  memory_.serves(stream);
+  if (memory_.is_new(stream)) meet(stream);
   if (graphs_.any_begun()) {
     if (void* address = request_of_graph(size, stream)) return address;
   }
@@ -226,7 +247,7 @@ void CudaPool::record_stream(void* address, Stream stream) {
     return;
   }
   if (stream == pool_.stream_of(id)) return;
-  memory_.serves(stream);
+  if (memory_.is_new(stream)) meet(stream);
   const Lock lock(lock_);
   if (extras_.size() <= id) extras_.resize(2 * static_cast<std::size_t>(id) + 64);
   std::vector<Stream>& used_on = extras_[id].used_on;
@@ -236,6 +257,7 @@ void CudaPool::record_stream(void* address, Stream stream) {
 // ----------------------------------------------------------------------------------------------------- giving back
 
 bool CudaPool::reserve(LaneNumber lane, Bytes size) {
+  look_for_virtual_memory();
   return attempt([&] { return pool_.reserve(lane, size); });
 }
 

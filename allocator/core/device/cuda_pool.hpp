@@ -1,7 +1,7 @@
 // The lanes behind a C allocator of CUDA memory: what PyTorch's pluggable allocator and CuPy's C functions call. No
 // Python in it: no request needs the GIL.
 //
-//     address ──> block ──> DevicePool ──> arenas, and CUDA's stream-ordered allocator (cuda_memory.hpp)
+//     address ──> block ──> DevicePool ──> arenas in virtual memory, and segments (cuda_memory.hpp)
 //        └──> a block of a graph's (cuda_graphs.hpp)
 //
 // A block is known by its address. Which address belongs to which block stands in a map under a lock of its own: a free
@@ -48,6 +48,8 @@ class CudaPool {
   void settle();
   // Waits for the device; false: it cannot be waited for now.
   bool make_idle() { return memory_.synchronize() == kCudaSuccess; }
+  void begin_step() { memory_.segments().begin_step(); }
+  bool has_virtual_memory() const { return pool_.has_virtual_memory(); }
   bool is_capturing() { return memory_.is_capturing(); }
   bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0 && make_idle(); }
   // The share of the device's memory that the pool may take at most.
@@ -71,6 +73,8 @@ class CudaPool {
   };
   static CudaPool& self(void* owner) { return *static_cast<CudaPool*>(owner); }
   Device as_owner();
+  void meet(Stream stream);
+  void look_for_virtual_memory();
   int ask(Client* client, Bytes size, Answer& answer);
   int record(Stream stream, Token& event);
   int done(CudaEvent event);
@@ -85,6 +89,7 @@ class CudaPool {
   CudaMemory memory_;
   CudaGraphs graphs_{memory_};
   DevicePool pool_;
+  std::once_flag looked_;
   profiler::SpinLock lock_;
   profiler::AddressMap blocks_;
   std::vector<Extra> extras_;  // by block

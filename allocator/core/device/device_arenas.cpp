@@ -154,7 +154,7 @@ Bytes DevicePool::bytes_for(const VirtualArena& mapping, Bytes wanted, bool with
 // Maps so many more bytes of an arena, in these of its pages, the last ones first; returns an error.
 int DevicePool::extend(VirtualArena& mapping, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes) {
   if (bytes <= 0) return 0;
-  Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes + bytes));
+  Device::checked(device_.note_arenas(device_.owner, mapped_bytes() + bytes));
   const int error = mapping.extend(begin, end, bytes);
   note_memory(mapping, lane);
   return error;
@@ -258,7 +258,19 @@ void DevicePool::note_arenas(bool may_grow) {
     Lock lock(lock_);
     has_chores_ = grows || drops_later_ || !reserves_later_.empty();
   }
-  Device::checked(device_.note_arenas(device_.owner, locked_.counters().arena_bytes));
+  Device::checked(device_.note_arenas(device_.owner, mapped_bytes()));
+}
+
+// Bytes that arenas have in virtual memory. Those of others are upstream's, which counts them.
+Bytes DevicePool::mapped_bytes() {
+  Lock lock(lock_);
+  Bytes mapped = 0;
+  const auto add = [&mapped](const ArenaMemory& arena) {
+    if (arena.mapping != nullptr) mapped += arena.mapping->mapped();
+  };
+  for (const auto& [base, arena] : arenas_) add(arena);
+  for (const ArenaMemory& arena : waiting_) add(arena);
+  return mapped;
 }
 
 std::size_t DevicePool::drop_dead_arenas() {

@@ -79,7 +79,7 @@ Bytes DevicePool::room(bool within_limit) {
   const Counters now = locked_.counters();
   const Bytes more = within_limit ? 0 : now.peak_by_stream() - now.peak_live_bytes;
   const Bytes room = ask(within_limit);
-  return (more > 0 ? std::min(room + more, ask(true)) : room) - now.arena_bytes;
+  return (more > 0 ? std::min(room + more, ask(true)) : room) - mapped_bytes();
 }
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.

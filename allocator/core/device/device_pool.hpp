@@ -170,6 +170,7 @@ class DevicePool {
   std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
   std::vector<Growing> growing();
   void note_arenas(bool may_grow);
+  Bytes mapped_bytes();
   Answer ask(Bytes size, bool sample, void* client) const;
 
   profiler::SpinLock lock_;

@@ -35,6 +35,7 @@ MemoryProperties properties_of(const VirtualMemory& memory) {
 }  // namespace
 
 Bytes VirtualMemory::page() const {
+  if (granularity == nullptr) return 0;
   const MemoryProperties properties = properties_of(*this);
   std::size_t page = 0;
   return granularity(&page, &properties, 0) == 0 ? static_cast<Bytes>(page) : 0;

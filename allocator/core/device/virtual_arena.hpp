@@ -68,7 +68,7 @@ struct VirtualMemory {
 
   // Finds the functions in a library that the process has loaded; false where it has not, or lacks one.
   bool find(const char* library, const char* prefix);
-  // Bytes in which memory comes; 0 where the device, or its driver, has no virtual memory in spite of the functions.
+  // Bytes in which memory comes; 0 where there is no virtual memory, the functions or not.
   Bytes page() const;
 };
 

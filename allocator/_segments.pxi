@@ -1,0 +1,201 @@
+# Segments of a device for CuPy: core/device/segments.hpp. Included by _core.pyx.
+
+cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CudaApi:
+        VirtualMemory virtual_memory_of(int) except +
+    string find_driver(CudaApi&)
+
+
+cdef extern from "segments.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass SegmentPlace "stowplan::allocator::Segments::Place":
+        uintptr_t address
+        int64_t size
+
+    cdef cppclass CSegments "stowplan::allocator::Segments":
+        CSegments(const CudaApi&, int, cbool (*)(void*) noexcept nogil, void*) except +
+        int take(int64_t, int64_t, SegmentPlace&) except +
+        void give(const SegmentPlace&)
+        cbool keep_limit(int64_t) except +
+        void trim() except +
+        void make_room() except +
+        int64_t room(cbool, int64_t)
+        void note_arenas(int64_t) except +
+        void note_beside(int64_t, int64_t)
+        void begin_step()
+        int64_t held()
+        int64_t peak()
+        void reset_peak()
+        int64_t limit()
+        void set_limit(int64_t)
+        void set_page(int64_t)
+        size_t free_segments()
+        int64_t unused()
+        cbool is_worn()
+        uint64_t patience
+
+
+cdef with_reserved(dict counters, int64_t held, int64_t peak):
+    """Counters with the bytes that are held of a device, and what no arena and no block has of them."""
+    counters["reserved_bytes"], counters["peak_reserved_bytes"] = held, peak
+    counters["kept_bytes"] = max(0, held - counters["arena_bytes"] - counters["upstream_bytes"])
+    return counters
+
+
+cdef cbool _may_free(void* owner) noexcept with gil:
+    streams = (<Segments>owner).streams
+    try:
+        return streams is None or not streams.capturing()
+    except Exception:
+        return False
+
+
+@cython.final
+@cython.no_gc_clear  # blocks that die in a cycle are given back to it
+cdef class Segments:
+    """What a pool takes of a device beside its arenas, and the account of all that it holds.
+
+    Parameters
+    ----------
+    device
+        Device number.
+    streams
+        Its `DeviceStreams`; None: no capture is looked for.
+    table
+        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the driver that the process has loaded.
+
+    Raises
+    ------
+    PoolError
+        There is no driver, or it lacks a function.
+    """
+
+    cdef CSegments* core
+    cdef CudaApi api
+    cdef readonly object streams
+
+    def __cinit__(self, int device, streams=None, uintptr_t table=0):
+        cdef string missing
+        if table != 0:
+            self.api = (<CudaApi*>table)[0]
+        else:
+            missing = find_driver(self.api)
+        if not missing.empty():
+            raise PoolError(f"no driver with {missing.decode()}")
+        self.streams = streams
+        self.core = new CSegments(self.api, device, _may_free, <void*>self)
+
+    def __dealloc__(self):
+        if self.core != NULL and not stow_is_finalizing():
+            del self.core
+
+    def take(self, int64_t size, int64_t stream):
+        """Return the `Segment` of a block, or the driver's error."""
+        cdef Segment segment = Segment.__new__(Segment)
+        cdef int error = self.core.take(size, stream, segment.place)
+        if error != 0:
+            return error
+        segment.segments = self
+        return segment
+
+    def keep_limit(self, int64_t asked):
+        """Whether so many bytes more keep to the limit, when what is free has gone back."""
+        return self.core.keep_limit(asked)
+
+    def trim(self):
+        """Give all free segments back to the device."""
+        self.core.trim()
+
+    def make_room(self):
+        """Give back what is held beyond what has been live at a time."""
+        self.core.make_room()
+
+    def room(self, cbool within_limit, int64_t live_peak):
+        """Return the bytes that all arenas may take now; see `DeviceMemory.room`."""
+        return self.core.room(within_limit, live_peak)
+
+    def note_arenas(self, int64_t size):
+        """Make room for arenas of `size` bytes in all."""
+        self.core.note_arenas(size)
+
+    def note_beside(self, int64_t held, int64_t used):
+        """Note what another allocator serves beside: the bytes that it holds, and those in use."""
+        self.core.note_beside(held, used)
+
+    def begin_step(self):
+        """Note that a step begins."""
+        self.core.begin_step()
+
+    def reset_peak(self):
+        """Take what is held now for the most so far."""
+        self.core.reset_peak()
+
+    def set_page(self, int64_t page):
+        """Count in pages of so many bytes; before anything is taken."""
+        self.core.set_page(page)
+
+    @property
+    def held(self):
+        """Bytes held of the device, arenas included."""
+        return self.core.held()
+
+    @property
+    def peak(self):
+        """The most bytes held so far."""
+        return self.core.peak()
+
+    @property
+    def unused(self):
+        """Bytes of live segments that no block has."""
+        return self.core.unused()
+
+    @property
+    def free_segments(self):
+        """How many segments are free."""
+        return self.core.free_segments()
+
+    @property
+    def is_worn(self):
+        """Whether the driver was asked for `patience` segments."""
+        return self.core.is_worn()
+
+    @property
+    def patience(self):
+        """See `is_worn`."""
+        return self.core.patience
+
+    @patience.setter
+    def patience(self, uint64_t patience):
+        self.core.patience = patience
+
+    @property
+    def limit(self):
+        """The most bytes that blocks and arenas may take; 0: as many as there are."""
+        return self.core.limit()
+
+    @limit.setter
+    def limit(self, int64_t limit):
+        self.core.set_limit(limit)
+
+
+@cython.final
+@cython.freelist(256)
+@cython.no_gc_clear  # its segments must still be there when it dies in a cycle
+cdef class Segment:
+    """Owns the memory of a live block: when it ends, its pool takes it back."""
+
+    cdef Segments segments
+    cdef SegmentPlace place
+
+    def __dealloc__(self):
+        if self.segments is not None and not stow_is_finalizing():
+            self.segments.core.give(self.place)
+
+    @property
+    def address(self):
+        """Of the block."""
+        return self.place.address
+
+    @property
+    def size(self):
+        """Bytes of the block, in whole units."""
+        return self.place.size
