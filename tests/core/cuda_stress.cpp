@@ -283,7 +283,9 @@ void finish(std::unique_ptr<CudaPools> pools) {
 std::unique_ptr<CudaPools> install(unsigned seed) {
   auto pools = std::make_unique<CudaPools>(Cuda::get().api(), static_cast<Scope>(seed % 2), 0);
   CudaPools::install(pools.get());
-  Cuda::get().ordered_allocator = seed % 4 != 0;
+  Segments& segments = pools->on(0).memory().segments();
+  segments.set_page(4096);
+  segments.patience = seed % 4 == 0 ? Segments::kPatience : 8;  // then the stream-ordered allocator serves
   return pools;
 }
 

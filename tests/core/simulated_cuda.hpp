@@ -73,9 +73,13 @@ class Cuda {
     api.count_devices = [](int* count) { return *count = 2, kCudaSuccess; };
     api.can_access_peer = [](int* can, int, int) { return *can = 1, kCudaSuccess; };
     api.set_memory_pool = [](CudaMemoryPool, int, void*) { return kCudaSuccess; };
+    api.ask_memory_pool = [](CudaMemoryPool, int, void* value) {
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(self().ordered_bytes());
+      return kCudaSuccess;
+    };
     api.trim_memory_pool = [](CudaMemoryPool, std::size_t) { return self().trim(); };
     api.device_attribute = [](int* value, int, int) {
-      *value = self().ordered_allocator;
+      *value = 1;
       return kCudaSuccess;
     };
     api.memory_info = [](std::size_t* free, std::size_t* total) {
@@ -129,7 +133,6 @@ class Cuda {
   std::atomic<Stream> captured{kNone};
   std::atomic<bool> captures_apart{false};  // a stream that does not wait for the legacy one is being captured
   std::atomic<unsigned> fault_rate{0};      // one call in so many fails
-  std::atomic<int> ordered_allocator{1};
   std::atomic<Bytes> capacity{Bytes{1} << 40};
   std::atomic<std::int64_t> events{0};
   std::atomic<std::uint64_t> waits{0}, faults{0};
@@ -170,6 +173,12 @@ class Cuda {
   std::size_t blocks() {
     const Lock lock(mutex_);
     return live_.size();
+  }
+  Bytes ordered_bytes() {
+    const Lock lock(mutex_);
+    Bytes bytes = kept_;
+    for (const auto& [address, memory] : live_) bytes += memory.ordered ? memory.size : 0;
+    return bytes;
   }
   Bytes in_use() {
     const Lock lock(mutex_);

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 
+#include "apart.hpp"
+
 namespace stowplan::allocator {
 
 namespace {
@@ -72,6 +74,7 @@ std::string CudaApi::text_of(CudaError error) const {
 std::vector<int> CudaApi::peers_of(int device) const {
   std::vector<int> peers;
   int devices = 0;
+  const Apart apart;
   const OnDevice on(*this, device);
   if (checked(count_devices(&devices)) != kCudaSuccess) return peers;
   for (int peer = 0; peer < devices; ++peer) {
@@ -87,6 +90,7 @@ VirtualMemory CudaApi::virtual_memory_of(int device) const {
   memory.devices = peers_of(device);
   memory.devices.insert(memory.devices.begin(), device);
   std::size_t free = 0, total = 0;
+  const Apart apart;
   const OnDevice on(*this, device);
   if (library == nullptr || checked(memory_info(&free, &total)) != kCudaSuccess ||
       !memory.find(library, virtual_memory)) {
