@@ -145,7 +145,17 @@ def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any) -> None:
     assert pool.malloc(15 * MIB).mem.size == 15 * MIB
 
 
-def train(cupy: Any, pool: CupyPool, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
+@pytest.fixture(params=["CupyPool", "compiled"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """The pool's class: CupyPool, or the one that is PyTorch's, which CuPy asks by its C functions."""
+    if request.param == "CupyPool":
+        return CupyPool
+    from ..device.c_pool import CPool
+
+    return CPool
+
+
+def train(cupy: Any, pool: Any, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
     """Run steps that leave a block for the next one, as training leaves gradients; return the bytes in use after each.
 
     Without what was in use before.
@@ -165,8 +175,8 @@ def train(cupy: Any, pool: CupyPool, steps: int, sizes: Callable[[int], int] = l
     return used
 
 
-def test_gradients_are_not_held_twice(cupy: Any) -> None:
-    pool = CupyPool()
+def test_gradients_are_not_held_twice(cupy: Any, either: Any) -> None:
+    pool = either()
     cupy.cuda.set_allocator(pool.malloc)
     used = train(cupy, pool, 8)
     assert pool.stats.replayed > 0
@@ -175,8 +185,8 @@ def test_gradients_are_not_held_twice(cupy: Any) -> None:
     assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + 2 * page()
 
 
-def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any) -> None:
-    pool, bound = CupyPool(), 9421 * 512
+def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any, either: Any) -> None:
+    pool, bound = either(), 9421 * 512
     cupy.cuda.set_allocator(pool.malloc)
     for _ in range(4):
         with pool.step():
@@ -186,8 +196,8 @@ def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any) -> None:
     assert pool.stats.arena_bytes == -(-bound // page()) * page()
 
 
-def test_a_larger_plan_makes_the_arena_grow(cupy: Any) -> None:
-    before, pool = in_use(cupy), CupyPool()
+def test_a_larger_plan_makes_the_arena_grow(cupy: Any, either: Any) -> None:
+    before, pool = in_use(cupy), either()
     cupy.cuda.set_allocator(pool.malloc)
     small = train(cupy, pool, 6)
     large = train(cupy, pool, 6, lambda _: 2 * MIB)

@@ -102,15 +102,15 @@ class Program:
         return seen
 
 
-def check(cupy: Any, seed: int) -> int:
-    """Run a program in both ways; return how many requests were replayed."""
+def check(cupy: Any, seed: int, make: Callable[..., Any] = CupyPool) -> int:
+    """Run a program with CuPy's pool and with ours; return how many requests were replayed."""
     program = Program(seed)
     own = cupy.cuda.MemoryPool()
     cupy.cuda.set_allocator(own.malloc)
     with_cupy = program.run(cupy, lambda _: contextlib.nullcontext(), lambda: None)
     cupy.cuda.set_allocator(None)
     own.free_all_blocks()
-    pool = CupyPool(auto_step=program.ways == "found")
+    pool = make(auto_step=program.ways == "found")
     cupy.cuda.set_allocator(pool.malloc)
     step = (lambda _: contextlib.nullcontext()) if program.ways == "found" else pool.step
     with_pool = program.run(cupy, step, pool.wait)
@@ -133,6 +133,12 @@ def check(cupy: Any, seed: int) -> int:
 
 def test_random_programs(cupy: Any) -> None:
     assert sum(check(cupy, seed) for seed in range(SOME)) > 0
+
+
+def test_random_programs_with_the_compiled_pool(cupy: Any) -> None:
+    from ..device.c_pool import CPool
+
+    assert sum(check(cupy, seed, CPool) for seed in range(SOME)) > 0
 
 
 @pytest.mark.slow
