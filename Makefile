@@ -134,7 +134,7 @@ lines:
 docs: docs-html docs-examples
 
 docs-html: $(VENV)/.development
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs docs/_build/html
 
 docs-examples: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest

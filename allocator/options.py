@@ -49,7 +49,7 @@ class PlanningOptions(NamedTuple):
     warmup
         Steps that pass before one is recorded; first steps are seldom representative.
     planner
-        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
+        Name of the packing solver, from ``stowplan.packing.solvers``, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
     planning_share
@@ -57,8 +57,8 @@ class PlanningOptions(NamedTuple):
         made and 2 seconds more; the first four plans come in any case. Records over budget are skipped and counted
         (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
     auto_step
-        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up.
+        Find the step that the program repeats, without ``step`` being called, and plan it; see ``Pool.step``. There is
+        no warm-up.
     small
         Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
         library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and

@@ -180,7 +180,7 @@ class Pool(ABC):
         self._lanes().resume()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
+        """Wait until plans that are being made are ready for the next step, at most ``timeout`` seconds.
 
         A program never has to; a benchmark may want to. Return whether they are ready.
         """

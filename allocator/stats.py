@@ -25,7 +25,7 @@ class Stats:
     reasons: dict[str, int] = field(
         metadata=_count(
             Kind.REASONS,
-            "Why requests were not served from a plan, `guests` and `upstream` together: "
+            "Why requests were not served from a plan, ``guests`` and ``upstream`` together: "
             + "; ".join(f"``{name}``, {reason.why}" for name, reason in REASONS.items())
             + ".",
         )
@@ -49,7 +49,7 @@ class Stats:
     )
     kept_bytes: int = field(
         metadata=_count(
-            Kind.BYTES, "Bytes that are free, and kept for later requests; `trim` gives them back."
+            Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
         )
     )
     live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
@@ -58,7 +58,7 @@ class Stats:
         metadata=_count(
             Kind.BYTES,
             "What the pool holds, in use or not: arenas, upstream's live blocks, and what is kept for later requests "
-            "(without what an upstream on a device that has no `total_bytes` keeps, or the C library).",
+            "(without what an upstream on a device that has no ``total_bytes`` keeps, or the C library).",
         )
     )
     peak_reserved_bytes: int = field(
@@ -73,7 +73,7 @@ class Stats:
     )
     steps: int = field(
         default=0,
-        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by `auto_step` included."),
+        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by ``auto_step`` included."),
     )
     planning_seconds: float = field(
         default=0.0,
@@ -88,7 +88,7 @@ class Stats:
         default=0,
         metadata=_count(
             Kind.EVENTS,
-            "Plans that were not made because planning had used its share of the CPU time (`planning_share`).",
+            "Plans that were not made because planning had used its share of the CPU time (``planning_share``).",
             metric=True,
         ),
     )
@@ -96,7 +96,7 @@ class Stats:
         default=0,
         metadata=_count(
             Kind.EVENTS,
-            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; `Pool.report` has "
+            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; ``report`` has "
             "the last one): the program goes on without them, and later steps ask again.",
             metric=True,
         ),

@@ -176,7 +176,7 @@ def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]
         What callers say.
     improves
         Whether it starts from an incumbent. Then the cheap heuristics run before it, it is not run at all if one of
-        them meets the target, and `PackingOptions.incumbent` is never None.
+        them meets the target, and ``PackingOptions.incumbent`` is never None.
 
     Raises
     ------

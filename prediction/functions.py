@@ -210,7 +210,7 @@ def predict(
 
     Returns
     -------
-    An object that tells the peak at any shapes: `Prediction`.
+    An object that tells the peak at any shapes: `.Prediction`.
 
     Notes
     -----
@@ -227,7 +227,7 @@ def predict(
     It cannot tell where
 
     - sizes depend on values (``x[x > 0]``, iterations until something converges), or are rounded to others, as in
-      `scipy.signal.fftconvolve`;
+      ``scipy.signal.fftconvolve``;
     - a line's blocks were below 256 KiB in all runs in which the laws hold, also of long and narrow arrays, would not
       be here, and are 1 % or more of all;
     - learning takes too long, or calls with equal lengths differ: caches, lists that grow;

@@ -72,7 +72,7 @@ def guard(
     Warns
     -----
     RuntimeWarning
-        By the function: it does not fit, with `chunks`; or the laws were wrong by more than 2 % and are dropped.
+        By the function: it does not fit, with ``chunks``; or the laws were wrong by more than 2 % and are dropped.
 
     Notes
     -----

@@ -31,8 +31,12 @@ class Peak:
 
     Attributes
     ----------
-    arguments, results, temporaries
-        Bytes: of arrays given; of results, and what it keeps; of everything else.
+    arguments
+        Bytes of the arrays given.
+    results
+        Bytes of the results, and of what the call keeps.
+    temporaries
+        Bytes of everything else.
     lines
         Bytes by the line that asked, the most first; without the arguments.
     cannot_tell
@@ -59,7 +63,7 @@ class Peak:
 
     @property
     def asked(self) -> int:
-        """Bytes that the call itself asks for: without the arguments."""
+        """Bytes that the call itself allocates, without the arguments."""
         return self.results + self.temporaries
 
     @property

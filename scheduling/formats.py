@@ -38,7 +38,7 @@ def read_graph(path: str | os.PathLike[str], dimensions: Mapping[str, int] | Non
     path
         The file.
     dimensions
-        What open dimensions of an ONNX file are, as for `stowplan.scheduling.onnx_graph.read_onnx`.
+        What open dimensions of an ONNX file are, as for ``stowplan.scheduling.onnx_graph.read_onnx``.
 
     Raises
     ------

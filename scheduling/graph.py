@@ -131,7 +131,7 @@ class StepGraph:
     after
         For each operator others that must have run before it; n rows. None: none.
     phase
-        `Phase` of each operator, (n,). None: forward.
+        ``Phase`` of each operator, (n,). None: forward.
     seconds
         Seconds that each operator takes, float (n,). None: 0.
     workspace
@@ -146,7 +146,7 @@ class StepGraph:
     held
         Up to which operator, inclusive, the program itself holds a value, int (m,), -1 where it does not. None: -1.
     packed
-        Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: `size`.
+        Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: ``size``.
     label, name
         Names of each operator and of each value, for people.
 

@@ -47,7 +47,7 @@ class Reuse:
     ----------
     problem
         The blocks: storages by number, then workspaces by operator; resident storages have none. Two blocks may share
-        memory if they are neither alive together nor `apart`. Ticks are positions in `order`.
+        memory if they are neither alive together nor ``apart``. Ticks are positions in ``order``.
     storage
         For each block the value that has its storage, (k,), -1 for a workspace.
     operator

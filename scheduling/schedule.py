@@ -79,7 +79,7 @@ class Schedule:
     order
         Numbers of the operators, int64 (n,), in the order in which they run.
     way
-        `Way` of each value, int64 (m,).
+        ``Way`` of each value, int64 (m,).
     drops
         In a step without phases: of each DROPPED value that has a storage, the operators that use it and after which
         it goes, beside the last; m rows. None: none.

@@ -63,7 +63,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     Raises
     ------
     ScheduleError
-        The schedule is not one of this graph (see `require_valid`).
+        The schedule is not one of this graph (see ``require_valid``).
     """
     require_valid(graph, schedule)
     core = simulator(graph, schedule, rates)

@@ -91,7 +91,7 @@ def schedule(
         Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
         (``"cheap"``, ``"selective"``), what that policy says.
     solver
-        A name in `solvers`, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
+        A name in ``solvers``, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
     time_limit
         Wall-clock seconds, 0 or more, for the search; None: the solvers' own choice, some seconds for thousands of
         operators.
@@ -148,7 +148,7 @@ def least(
 ) -> Solution:
     """Find the schedule with the smallest peak that can be found, and the least extra time for it.
 
-    Parameters and errors are those of `schedule`.
+    The parameters and errors are those of `schedule`.
     """
     options = _options(0, time_limit, threads, rates, swap, reorder)
     return _Run(graph, options, progress).solve(solver)
@@ -168,7 +168,8 @@ def curve(
 ) -> list[Solution]:
     """Extra time over memory: solutions from the lean schedule down to the least peak that can be found.
 
-    Each begins with what was found for its neighbours. Peaks fall and extra seconds rise from one to the next.
+    Each begins with what was found for its neighbours. Peaks fall and extra seconds rise from one to the next. Other
+    parameters, and errors, are those of `schedule`.
 
     Parameters
     ----------
@@ -177,8 +178,6 @@ def curve(
         Budgets below the least are left out.
     time_limit
         Wall-clock seconds for all of it.
-
-    Others, and errors, are those of `schedule`.
     """
     options = _options(0, time_limit, threads, rates, swap, reorder)
     if isinstance(budgets, int) and budgets < 2:

@@ -86,7 +86,7 @@ class BudgetError(StowplanError, ValueError):
     floor
         What makes it, as a clause.
     solution
-        The `stowplan.scheduling.solve.Solution` that has it.
+        The ``stowplan.scheduling.solve.Solution`` that has it.
     """
 
     def __init__(self, message: str, least: int, floor: str, solution: Any) -> None:

@@ -64,7 +64,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     Attributes
     ----------
     pool
-        The pool of this process, for functions of the same `limit`; made when it is first asked for.
+        The pool of this process, for functions of the same ``limit``; made when it is first asked for.
 
     Raises
     ------

@@ -45,9 +45,9 @@ def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
     Parameters
     ----------
     optimizer
-        As for `GraphRecorder`.
+        As for ``GraphRecorder``.
     step
-        Runs one training step; called `STEPS` times.
+        Runs one training step; called ``STEPS`` times.
 
     Raises
     ------

@@ -113,12 +113,12 @@ _trusted: set[type] = set()
 
 
 def trust(function_class: type) -> type:
-    """Declare that a class of the user's may be run again: its `forward` has no effects but its results and attributes.
+    """Declare that a user's class may be run again, as its ``forward`` only makes results and sets attributes.
 
     Parameters
     ----------
     function_class
-        A class of the user's: a subclass of `chainer.FunctionNode` or `chainer.Function`.
+        A class of the user's: a subclass of ``chainer.FunctionNode`` or ``chainer.Function``.
 
     Returns
     -------

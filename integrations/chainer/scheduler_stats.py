@@ -13,8 +13,16 @@ class SchedulerStats:
 
     Attributes
     ----------
-    watched, recorded, timed, lean, scheduled
-        Steps that ran in this phase, to their end.
+    watched
+        Steps that ran as Chainer runs them, to their end.
+    recorded
+        Steps that were recorded, to their end.
+    timed
+        Steps that were timed, to their end.
+    lean
+        Steps that ran lean, to their end.
+    scheduled
+        Steps that ran as scheduled, to their end.
     departed
         Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
     recomputed

@@ -97,7 +97,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     Raises
     ------
     PoolError
-        `limit` is none of these.
+        ``limit`` is none of these.
 
     Warns
     -----

@@ -22,7 +22,7 @@ module            what it is
 ``trial``         a step by a plan beside a plain one
 ``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
 ``evictions``     tensors that go to a file, and come back
-``compiling``     a backend of `torch.compile` within a budget; ``splitting`` is of its two graphs
+``compiling``     a backend of ``torch.compile`` within a budget; ``splitting`` is of its two graphs
 ================  ======================================================================================================
 
 ::

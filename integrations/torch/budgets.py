@@ -29,7 +29,7 @@ class GraphStats:
         Bytes of these that are alive throughout: of a compiled graph parameters, buffers, inputs and the gradients of
         results.
     plain_peak
-        As `peak`, where nothing is recomputed.
+        As ``peak``, where nothing is recomputed.
     recomputed
         Operators that run again.
     extra

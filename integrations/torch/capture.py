@@ -12,7 +12,7 @@
 
 `eager` lets its operators give the bits of the program outside of a graph.
 
-This module calls ``torch._dynamo.optimize``, which `torch.compile` calls, because it says why a guard failed;
+This module calls ``torch._dynamo.optimize``, which ``torch.compile`` calls, because it says why a guard failed;
 ``aot_autograd``, the documented way to write a backend; and the marks and descriptions on the nodes of its joint graph.
 """
 
@@ -65,12 +65,12 @@ Rewrite = Callable[[GraphModule], GraphModule]
 
 
 _checks: list[bool] = []
-"""Whether `torch.distributions` checks values outside of what traces; under Dynamo's lock."""
+"""Whether ``torch.distributions`` checks values outside of what traces; under Dynamo's lock."""
 
 
 @contextmanager
 def _unvalidated() -> Iterator[None]:
-    """Have `torch.distributions` check no values, as Dynamo does for good once it has traced: afterwards as before."""
+    """Have ``torch.distributions`` check no values here; Dynamo, once it has traced, turns the checks off for good."""
     _checks.append(Distribution._validate_args)
     Distribution.set_default_validate_args(False)
     try:
@@ -260,8 +260,8 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
     module, inputs
         Dynamo's graph, and its inputs. One result requires a gradient: the loss (see `take_loss`).
     rewrite
-        Called with the joint graph, whose results are those of `module`, then a gradient or None for each input;
-        returns a graph module with the results of `module`, which does what is to be done with the gradients.
+        Called with the joint graph, whose results are those of ``module``, then a gradient or None for each input;
+        returns a graph module with the results of ``module``, which does what is to be done with the gradients.
     """
 
     def partition(

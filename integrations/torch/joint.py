@@ -107,7 +107,7 @@ def _write_buffers_early(graph: Graph) -> None:
 def put_in_phases(joint: GraphModule) -> bool:
     """Put backward's nodes after forward's, and mark each; return whether there are any.
 
-    Marks of `torch.utils.checkpoint` go: the schedule decides.
+    Marks of ``torch.utils.checkpoint`` go: the schedule decides.
     """
     nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}

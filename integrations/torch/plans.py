@@ -48,15 +48,17 @@ class StepStats(GraphStats):
     resident
         Bytes of these that are alive throughout: all but what the step makes.
     plain_peak
-        As `peak`, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
-    recomputed, extra
+        As ``peak``, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
+    recomputed
+        As of `GraphStats`.
+    extra
         As of `GraphStats`.
     swapped
         Bytes that a step evicts to a file, and fetches.
     keeps_gradients
         Why gradients are kept until all are there; None: each parameter is updated early.
     keeps_values
-        Why values that were to be swapped stay in memory, so that steps are above `peak`; None: they do not.
+        Why values that were to be swapped stay in memory, so that steps are above ``peak``; None: they do not.
     reason
         Why this plan was made: the guard that failed, or what else has changed.
     steps

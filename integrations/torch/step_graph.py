@@ -63,7 +63,7 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     Parameters
     ----------
     module
-        A graph module of ATen operators, as `trace`, `trace_training`, `make_fx` and `torch.export` give it; any
+        A graph module of ATen operators, as `trace`, `trace_training`, ``make_fx`` and ``torch.export`` give it; any
         other module is traced first, by `trace`.
     inputs
         Its positional arguments. None: a graph module's placeholders say their shapes themselves
@@ -73,7 +73,7 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     -------
     StepGraph
         Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
-        counted, except those that a node's ``meta`` names (``WORKSPACE``). Seconds are estimated (`costs`).
+        counted, except those that a node's ``meta`` names (``WORKSPACE``). Seconds are estimated (``costs``).
 
     Raises
     ------

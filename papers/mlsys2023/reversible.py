@@ -96,7 +96,7 @@ class Reversible(chainer.Chain):  # type: ignore[misc]
         Parameters
         ----------
         x1, x2
-            `chainer.Variable` or arrays, of the same floating-point type.
+            ``chainer.Variable`` or arrays, of the same floating-point type.
 
         Raises
         ------

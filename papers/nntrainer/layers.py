@@ -116,7 +116,7 @@ class ExecutionOrders(NamedTuple):
 def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list[ExecutionOrders]:
     """Return the numbers of each layer, (n,): forward from the first layer to the last, then backward.
 
-    `clipping`: gradients are clipped by the norm of all. Layers that share weights have the apply of the one that has
+    ``clipping``: gradients are clipped by the norm of all. Layers that share weights have the apply of the one that has
     them.
     """
     clock = len(layers)

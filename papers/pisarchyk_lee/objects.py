@@ -198,7 +198,7 @@ strategies: Mapping[str, Callable[[Problem], SharedObjects]] = MappingProxyType(
 
 
 MOST_BLOCKS = 1_000
-"""Blocks that a strategy takes as a packing solver: about a second of the slowest."""
+"""Blocks that a strategy takes as a packing solver; the slowest takes about a second."""
 
 
 def _solver(strategy: Callable[[Problem], SharedObjects]) -> Solver:

@@ -99,7 +99,7 @@ class Recorder:
         """Return the steps that were found, in the order of the program; none where steps were marked.
 
         Each is a loop of the program, and its profile one pass that the next one repeated, if there is such a pass. See
-        `stowplan.profiler.candidates`.
+        ``stowplan.profiler.candidates``.
         """
         if not self._auto_step:
             return []

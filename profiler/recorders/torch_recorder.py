@@ -27,8 +27,8 @@ class TorchRecorder(Recorder):
     """Watch the allocations of PyTorch's CPU tensors, and make a `Profile` of a step that repeats.
 
     A step is one of all threads, in the order of their requests. On first use a small library is compiled against the
-    PyTorch that is there, some ten seconds, and kept; see `stowplan.profiler.torch_library`. What kernels take from the
-    C library themselves is not seen, nor is memory of devices.
+    PyTorch that is there, some ten seconds, and kept; see ``stowplan.profiler.torch_library``. What kernels take from
+    the C library themselves is not seen, nor is memory of devices.
 
     Parameters
     ----------

@@ -66,11 +66,11 @@ class Comparison:
     Attributes
     ----------
     plan
-        stowplan's: its placement has the arena (`peak`) and the lower bound, in units of the alignment.
+        stowplan's: its placement has the arena (``peak``) and the lower bound, in units of the alignment.
     planned_peak
         The most bytes, as asked for, that the planned blocks have alive at once.
     pools
-        By name in `POOL_MODELS`, or `MALLOC`: the use after enough steps for the pool to stop growing.
+        By name in ``POOL_MODELS``, or ``MALLOC``: the use after enough steps for the pool to stop growing.
     """
 
     plan: Plan
@@ -95,7 +95,7 @@ class Comparison:
 
     @property
     def with_plan(self) -> int | None:
-        """Bytes that the program takes with the plan, at most: the arena, and what is alive beside it.
+        """Bytes that the program takes with the plan at most, which are the arena and the other live bytes.
 
         None where the profile does not know.
         """
@@ -181,12 +181,12 @@ def compare(
     profile
         The step.
     alignment
-        Bytes, of the plan's blocks; None: `alignment_of` the profile.
+        Bytes, of the plan's blocks; None: ``alignment_of`` the profile.
     solver, time_limit, threads, progress
         As for `stowplan.packing.pack`.
     pools
-        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of the host's first `MALLOC`, if
-        it can be measured.
+        Names in ``POOL_MODELS``, or ``MALLOC``. None: all of the models, and for a profile of the host's first
+        ``MALLOC``, if it can be measured.
 
     Raises
     ------

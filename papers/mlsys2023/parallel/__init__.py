@@ -29,7 +29,7 @@ mpi4py, with ``sequence=True`` or ``False`` (tensor parallelism)::
   schedule may drop: a counter says what it drew.
 - `take_parts` copies a rank's parts of an unsplit network's parameters. Gradients of parameters that every rank has
   whole are complete, and the same on all, after the backward pass.
-- `LoneRank(8)` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
+- ``LoneRank(8)`` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
   without MPI. ``python -m experiments.parallel.profile -o profiles --parallel sequence SHAPE...`` makes profiles that
   ``stowplan fit --at SHAPE --ranks 8 --parallel sequence`` reads. A shape is
   ``words:16,batch:2,width:32,heads:4,sequence:2,layers:2``; ``layers`` repeats blocks, and ``fit`` takes profiles of

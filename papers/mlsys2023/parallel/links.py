@@ -177,7 +177,7 @@ _PIECE = 1 << 16  # numbers drawn at once
 
 
 def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
-    """Drop elements at random, the same ones however `x` is split over ranks.
+    """Drop elements at random, the same ones however ``x`` is split over ranks.
 
     Element k of the unsplit array is kept or dropped by number k of the generator Philox, which can begin anywhere (J.
     K. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). So parts fit together, and ranks that
@@ -193,7 +193,7 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
     seed
         Numbers 0 and above that no other call has; the same on every rank.
     first
-        Which element of the unsplit array is the first of `x`.
+        Which element of the unsplit array is the first of ``x``.
     """
     if not 0 <= ratio < 1:
         raise ParallelError(f"a dropout ratio of {ratio}; expected one from 0 up to 1")

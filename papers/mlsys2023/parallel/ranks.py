@@ -14,7 +14,7 @@ class ParallelError(StowplanError, ValueError):
 
 
 class Communicator(Protocol):
-    """What is used of `mpi4py.MPI.Comm`; its methods take arrays of one type, in C order."""
+    """What is used of ``mpi4py.MPI.Comm``; its methods take arrays of one type, in C order."""
 
     @property
     def rank(self) -> int:
@@ -25,13 +25,13 @@ class Communicator(Protocol):
         """How many ranks there are."""
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802 (mpi4py's names)
-        """Put the sum over all ranks into `recvbuf`, as large as `sendbuf`."""
+        """Put the sum over all ranks into ``recvbuf``, as large as ``sendbuf``."""
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Put the arrays of all ranks into `recvbuf`, one after the other."""
+        """Put the arrays of all ranks into ``recvbuf``, one after the other."""
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Put this rank's part of the sum over all ranks into `recvbuf`."""
+        """Put this rank's part of the sum over all ranks into ``recvbuf``."""
 
 
 class Ranks:
@@ -52,12 +52,12 @@ class Ranks:
         self.sequence = sequence
 
     def part(self, count: int, what: str) -> slice:
-        """Return this rank's part of `count` things.
+        """Return this rank's part of ``count`` things.
 
         Raises
         ------
         ParallelError
-            They cannot be divided equally; the error names `what` they are.
+            They cannot be divided equally; the error names ``what`` they are.
         """
         if count % self.size:
             raise ParallelError(

@@ -13,7 +13,7 @@ class RmmPoolModel(Books[Chunk]):
     asked for: it doubles. A freed chunk joins its free neighbours within the same reservation. Nothing is returned to
     the device.
 
-    `reserved` is RMM's ``pool_size()``.
+    ``reserved`` is RMM's ``pool_size()``.
 
     Parameters
     ----------
