@@ -86,7 +86,7 @@ class PlanningOptions(NamedTuple):
 
     @classmethod
     def of(cls, pool: str, options: Options) -> PlanningOptions:
-        """Return the options that a pool, by its class's name, was given; errors are as the class says."""
+        """Return the options that a pool, by its class's name, was given; errors are as documented in the class."""
         for name in options.keys() - set(cls._fields):
             from difflib import get_close_matches
 
@@ -98,7 +98,7 @@ class PlanningOptions(NamedTuple):
         return chosen
 
     def check(self) -> None:
-        """Raise an error if an option is not what it is to be, as the class says."""
+        """Raise an error if an option is not what it is to be, as documented in the class."""
         _check_whole("warmup", self.warmup, 0, "a number of steps")
         _check_whole("max_plans", self.max_plans, 1, "a number of plans")
         if self.small is not None:

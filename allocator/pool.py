@@ -31,7 +31,7 @@ Self = TypeVar("Self", bound="Pool")
 class Pool(ABC):
     """What serves the arrays of one library, those of repeated steps from plans: `NumpyPool`, `CupyPool`, `TorchPool`.
 
-    Each device has lanes of its own, and so an arena and plans; the host is device 0. A subclass says what a device's
+    Each device has lanes of its own, and so an arena and plans; the host is device 0. A subclass tells what a device's
     memory is (`_open`), where requests come from, and what plans are made for (`_backend`).
 
     Parameters
@@ -73,7 +73,7 @@ class Pool(ABC):
 
     @abstractmethod
     def _backend(self) -> str:
-        """Say what plans are made for: a plan file for something else is refused."""
+        """Tell what plans are made for: a plan file for something else is refused."""
 
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
@@ -84,7 +84,7 @@ class Pool(ABC):
         return 0
 
     def _on(self, device: int) -> Lanes:
-        """Return a device's lanes, which are made when they are first asked for."""
+        """Return a device's lanes, which are made when they are first requested."""
         if device not in self._by_device:
             lanes = Lanes(
                 self._open(device),
@@ -118,7 +118,7 @@ class Pool(ABC):
         Parameters
         ----------
         key
-            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
+            Tells which of several steps this is. Without it (and among steps of one key) plans are told apart by their
             requests.
         keeps_results
             What is alive when the step ends is its result, and lives as long as the program likes: tasks, whose results
@@ -206,7 +206,7 @@ class Pool(ABC):
     def report(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
 
     def report(self, *, as_dict: bool = False) -> str | dict[str, Any]:
-        """Say what fills the memory, why requests were not replayed, and what to do about it; on the current device.
+        """Tell what fills the memory, why requests were not replayed, and what to do about it; on the current device.
 
         Steps are counted from 1, the requests of a step from 0.
 
@@ -300,7 +300,7 @@ class EnteredPool(Enterable, Pool):
     _leave: Callable[[], object]
 
     def _explain(self, error: BaseException) -> None:
-        """Have an error of a request that found no memory say what fills it."""
+        """Have an error of a request that found no memory tell what fills it."""
         if self._is_out_of_memory(error):
             self._lanes().diagnose(error)
 

@@ -31,7 +31,7 @@ class Stats:
         )
     )
     smaller: int = field(
-        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that asked for less than planned.")
+        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that needed less than planned.")
     )
     missing: int = field(metadata=_count(Kind.EVENTS, "Planned requests that did not come."))
     plans: int = field(metadata=_count(Kind.EVENTS, "Plans made.", metric=True))
@@ -52,7 +52,7 @@ class Stats:
             Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
         )
     )
-    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
+    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes requested and not freed."))
     peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
     reserved_bytes: int = field(
         metadata=_count(
@@ -201,7 +201,7 @@ COUNTS: dict[str, Count] = {entry.name: entry.metadata["count"] for entry in fie
 
 
 def _attributes() -> str:
-    """Return what is said of each field as a section of a docstring."""
+    """Return the documentation of the fields as a section of a docstring."""
     lines = ["Attributes", "----------"]
     for name, count in COUNTS.items():
         text = textwrap.fill(count.text, 100, break_on_hyphens=False)

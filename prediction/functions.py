@@ -94,7 +94,9 @@ class FunctionPrediction(Prediction):
         live, _, lines = best.at(far)
         about = "up to a rounding, " if best.rounds else ""
         formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
-        text.append(f"{about}beside its arguments: {formulas[0]} bytes" if live else "it asks for no arrays")
+        text.append(
+            f"{about}besides its arguments: {formulas[0]} bytes" if live else "it allocates no arrays"
+        )
         by_line = dict(zip(best.lines, formulas[2:], strict=True))
         text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
         return "\n".join([*text, NOT_SEEN])
@@ -147,13 +149,13 @@ class FunctionPrediction(Prediction):
         if unseen:
             live = max(live - sum(lines.pop(line, 0) for line in unseen), results)
             why = why or (
-                f"NumPy computes in place from 256 KiB on, and {unseen[0]} asked for no such block in any run, as it "
+                f"NumPy computes in place from 256 KiB on, and {unseen[0]} allocated no such block in any run, as it "
                 "will here"
             )
         return Peak.of(given, live, results, lines, why)
 
     def _beyond(self, model: Model, lengths: Sequence[int], asked: Sequence[int]) -> str:
-        """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
+        """Tell how some lengths differ from all that were tried, so that the laws tell nothing of them."""
         for small, large in model.below:
             if lengths[small] > lengths[large]:
                 return (
@@ -198,7 +200,7 @@ def predict(
     Parameters
     ----------
     function
-        Any function of NumPy's arrays, or of CuPy's. What it does beside returning, it does in every run.
+        Any function of NumPy or CuPy arrays. Side effects occur in every run.
     example_arrays
         Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
         the arrays are never changed.
@@ -214,8 +216,8 @@ def predict(
 
     Notes
     -----
-    What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
-    take. A switch of the algorithm at a size beyond those tried cannot be seen either.
+    What C libraries take with malloc besides their arrays (LAPACK's workspaces) is not counted, nor what other
+    processes take. A switch of the algorithm at a size beyond those tried cannot be seen either.
 
     Each axis of the arguments is a length of its own, as long as the function takes such arrays; else axes of equal
     length in the example are tied: ``x @ y`` has three lengths. Short axes are fixed, and learned again at other

@@ -68,7 +68,7 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
 
 @dataclass(frozen=True)
 class ScheduledStep:
-    """The predicted step at a batch size: its lean schedule, which costs no time, and the one asked for."""
+    """The predicted step at a batch size: its lean schedule, which costs no time, and the one requested."""
 
     batch: int
     graph: StepGraph
@@ -77,7 +77,7 @@ class ScheduledStep:
 
     @property
     def extra_share(self) -> float:
-        """Extra time of the schedule asked for, as a share of the step's; 0 if the graph has no seconds."""
+        """Extra time of the schedule requested, as a share of the step's; 0 if the graph has no seconds."""
         step = float(self.graph.seconds.sum())
         return self.scheduled.extra_seconds / step if step else 0.0
 
@@ -116,7 +116,7 @@ def largest_scheduled_batch(
     solver, time_limit, threads
         Passed on to `stowplan.scheduling.schedule`; the time limit is each call's.
     progress
-        Called with each batch that a solver is asked for.
+        Called with each batch for which a solver runs.
 
     Returns
     -------

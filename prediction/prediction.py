@@ -52,13 +52,13 @@ class Peak:
 
     @classmethod
     def of(cls, arguments: int, live: int, results: int, lines: Mapping[str, int], why: str = "") -> Peak:
-        """Return what has ``live`` bytes alive beside its arguments."""
+        """Return what has ``live`` bytes alive besides its arguments."""
         ranked = dict(sorted(lines.items(), key=lambda item: -item[1]))
         return cls(arguments, results, live - results, ranked, why)
 
     @property
     def line(self) -> str:
-        """The line that asked for most of what is alive, beside the arguments; empty if nothing is."""
+        """The line that requested most of what is alive, besides the arguments; empty if nothing is."""
         return next(iter(self.lines), "")
 
     @property

@@ -244,7 +244,7 @@ def not_checked(
     name: Callable[[int], str],
     batches: Sequence[int],
 ) -> str:
-    """Say which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
+    """Tell which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
     if checked.all():
         return ""
     k = int(np.where(checked, -1, size).argmax())

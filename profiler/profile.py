@@ -61,14 +61,14 @@ class Profile:
     Attributes
     ----------
     size
-        Bytes that were asked for.
+        Bytes that were requested.
     start
         Tick of the allocation, ``0 <= start < period``, rising.
     end
         Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at
         tick ``end - period`` of the following step. ``ESCAPED`` (-1): not freed by the end of the following step.
     stream
-        The stream that the block was asked for on; 0 on the host. Zeros if not given.
+        The stream that the block was requested on; 0 on the host. Zeros if not given.
     alloc_ns
         Wall clock of the allocation, in nanoseconds since the epoch; ``UNKNOWN_NS`` (-1) if not known.
     free_ns
@@ -203,7 +203,7 @@ class Profile:
         return has_begun & ((tick < self.end) | self.escaped) | (tick < self.end - self.period)
 
     def same_blocks(self, other: Profile) -> bool:
-        """Whether both steps ask for and free the same blocks in the same order, whenever they do it."""
+        """Whether both steps request and free the same blocks in the same order, whenever they do it."""
         return self.period == other.period and all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("size", "start", "end", "stream")
@@ -211,7 +211,7 @@ class Profile:
 
     @property
     def planned_peak(self) -> int:
-        """Most bytes, as asked for, that the planned blocks have alive at once."""
+        """Most bytes, as requested, that the planned blocks have alive at once."""
         live = self.live_bytes()
         return int(live.max()) if len(live) else 0
 

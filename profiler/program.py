@@ -53,7 +53,7 @@ class Program:
     steps
         Steps found or marked, and finished.
     repeats
-        Those of them that asked for what the profile's step asks for.
+        Those of them that requested what the profile's step requests.
     step_requests
         How many requests lie in steps.
     step_bytes
@@ -93,7 +93,7 @@ class Program:
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was asked for."""
+        """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was requested."""
         return self.step_requests / max(self.requests, 1), self.step_bytes / max(self.bytes, 1)
 
     def as_header(self) -> dict[str, Any]:

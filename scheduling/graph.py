@@ -135,7 +135,7 @@ class StepGraph:
     seconds
         Seconds that each operator takes, float (n,). None: 0.
     workspace
-        Bytes alive at each operator's fullest moment beside what it reads and writes, int (n,). None: 0.
+        Bytes alive at each operator's fullest moment besides what it reads and writes, int (n,). None: 0.
     repeatable
         Whether an operator that runs again writes the same bits and changes nothing else, bool (n,). None: all
         forward ones.
@@ -266,7 +266,7 @@ class StepGraph:
         return self._dependencies
 
     def writers(self) -> list[list[int]]:
-        """Return for each value the operators that write it, in the step's order; none for what was there before."""
+        """Return for each value the operators that write it, in the step's order; none for what existed before."""
         found: list[list[int]] = [[] for _ in range(self.values)]
         for operator, values in enumerate(self.writes.rows()):
             for value in values:

@@ -36,7 +36,7 @@ class Solution:
     schedule
         A valid one.
     outcome
-        What `simulate` says of it.
+        The result of `simulate`.
     lower_bound
         No schedule of this graph has a smaller peak, in bytes (`bound_schedules`); None where no bound is known.
     optimal
@@ -89,7 +89,7 @@ def schedule(
         n operators, m values.
     budget
         Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
-        (``"cheap"``, ``"selective"``), what that policy says.
+        (``"cheap"``, ``"selective"``), what that policy determines.
     solver
         A name in ``solvers``, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
     time_limit
@@ -126,7 +126,7 @@ def schedule(
         floor = floor_of(graph, found.schedule, rates)
         raise BudgetError(
             f"a budget of {budget} bytes is below what any schedule found needs: the least is {found.peak} bytes "
-            f"({found.solver}), and no schedule can be below {found.lower_bound}; beside these, "
+            f"({found.solver}), and no schedule can be below {found.lower_bound}; in addition to these, "
             f"{graph.resident_bytes} bytes are resident; {floor}",
             found.peak,
             floor,
@@ -215,7 +215,7 @@ def curve(
 def _options(
     budget: int | None, time_limit: float | None, threads: int, rates: Rates | None, swap: bool, reorder: bool
 ) -> SchedulingOptions:
-    """Return what solvers are asked for; the arguments, and the error for one out of range, are those of `schedule`."""
+    """Return the options of solvers; the arguments, and the error for one out of range, are those of `schedule`."""
     if budget is not None and budget < 0:
         raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
     if time_limit is not None and not time_limit >= 0:

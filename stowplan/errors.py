@@ -95,7 +95,7 @@ class BudgetError(StowplanError, ValueError):
 
 
 class MissingDependencyError(StowplanError, ImportError):
-    """An optional dependency is not installed, or cannot be imported. The message says how to get it."""
+    """An optional dependency is not installed, or cannot be imported. The message tells how to get it."""
 
 
 class PoolError(StowplanError, RuntimeError):

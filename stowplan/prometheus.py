@@ -9,7 +9,7 @@
     start_http_server(8000)
 
 =====================================  =======  =======================================================================
-metric                                 kind     labels beside ``pool``
+metric                                 kind     labels besides ``pool``
 =====================================  =======  =======================================================================
 stowplan_requests_total                counter  ``served``: plan, or why not: a reason of ``Stats.reasons``
 stowplan_plans_total                   counter  -

@@ -45,7 +45,7 @@ IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class SwapError(StowplanError, OSError):
-    """An array could not be swapped: no room, or a write or read failed. The message says which, and why."""
+    """An array could not be swapped: no room, or a write or read failed. The message tells which, and why."""
 
 
 @dataclass
@@ -349,7 +349,7 @@ def _open(directory: str) -> int:
 
 
 def _file_system(file: int) -> str:
-    """Return the type of the file system that a file lies on; empty if the kernel does not say."""
+    """Return the type of the file system that a file lies on; empty if the kernel does not tell."""
     device = os.fstat(file).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

@@ -199,7 +199,7 @@ class CupyPool(Pool):
     # ----------------------------------------------------------------------------------------------------- streams
 
     def record_stream(self, array: Any, stream: Any) -> None:
-        """Say that an array is used on another stream than the one that was current when it was made.
+        """Declare that an array is used on another stream than the one that was current when it was made.
 
         When its memory is free, it is not reused before that stream has finished the work queued by then:
         the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
@@ -230,7 +230,7 @@ class CupyPool(Pool):
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
     def used_bytes(self) -> int:
-        """Return the bytes asked for and not freed, on the current device."""
+        """Return the bytes requested and not freed, on the current device."""
         return self.stats.live_bytes
 
     def total_bytes(self) -> int:
@@ -281,7 +281,7 @@ class CupyPool(Pool):
 
 
 def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
-    """Return what has an error of upstream's say what its request found. Weak: the pool has the core that calls it."""
+    """Return what has an upstream error tell what its request found. Weak: the pool has the core that calls it."""
     weak = weakref.ref(pool)
 
     def failed(error: BaseException) -> None:
@@ -369,7 +369,7 @@ def _use_virtual_memory(pool: DevicePool) -> int:
 def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
     """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
 
-    What comes from a pool of CuPy's has been told by that pool.
+    What comes from a CuPy pool has been told by that pool.
     """
     from cupy.cuda.memory import PooledMemory
 

@@ -1,6 +1,6 @@
-"""What a CuPy pool takes from a device beside its arenas: segments of its own (or an upstream's: upstream_memory.py).
+"""What a CuPy pool takes from a device besides its arenas: segments of its own (or an upstream's: upstream_memory.py).
 
-Both say what they hold, so that arenas and what is not planned have one account (core/device/device_pool.hpp):
+Both tell what they hold, so that arenas and what is not planned have one account (core/device/device_pool.hpp):
 
     held  =  live segments  +  free segments  +  arenas  <=  the most bytes that were live at a time
 
@@ -41,7 +41,7 @@ class DeviceMemory:
     """What a pool asks of one device's memory; arenas come from there as well, unless it `grows_arenas`."""
 
     grows_arenas = False
-    """Whether arenas may come from the device's virtual memory, beside this."""
+    """Whether arenas may come from the device's virtual memory, besides this."""
     page = PAGE
     """Bytes that the device counts memory in."""
 
@@ -84,7 +84,7 @@ class SegmentPool(DeviceMemory):
     Each block is a segment of its own, of whole pages, which the device gives whole and gets back whole. So a parameter
     never holds part of a former workspace, and with it all of the workspace's memory. Blocks of up to half a page share
     segments of a page (`pages`). A free segment waits for a request of its size on its stream, as
-    long as the account allows; the one that has waited longest goes first. A program that goes on asking for other
+    long as the account allows; the one that has waited longest goes first. A program that goes on requesting other
     sizes is served by CuPy's own pool in the end, which splits what it has.
 
     O(1) for a request that a free segment serves; else a call of the device.

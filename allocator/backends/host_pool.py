@@ -1,6 +1,6 @@
 """Pools of host memory, alone or in the place of an allocator that the whole process uses.
 
-A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's:
+A library's own threads request memory in the midst of their caller's step, so mostly the step is the process's:
 requests of all threads, in their order.
 """
 
@@ -25,7 +25,7 @@ class HostPool(EnteredPool):
     """A pool of host memory, above the C library's `malloc` or above what stood in the place where it is installed.
 
     A subclass whose arrays ask the pool themselves has their memory from ``self._host.block(size)``. One that a
-    library's requests come to says where (`_place`).
+    library's requests come to tells where (`_place`).
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ HOOKS = {
     "set_end_allocate_to_pool_fn": "stow_cuda_end_pool",
     "set_release_pool": "stow_cuda_release_pool",
 }
-"""What PyTorch lets a pluggable allocator set beside malloc and free: the setter, and the function that it is given."""
+"""What PyTorch lets a pluggable allocator set besides malloc and free: the setter, and the function given to it."""
 
 
 @documented
@@ -47,7 +47,7 @@ class TorchCudaPool(EnteredPool):
     Parameters
     ----------
     scope
-        ``"process"``: one step at a time, of all threads, as the backward pass runs on threads of PyTorch's own.
+        ``"process"``: one step at a time, of all threads, as the backward pass runs on PyTorch's threads.
         ``"thread"``: each thread runs steps of its own.
     options
         How to plan, as for all pools: `PlanningOptions`.
@@ -181,7 +181,7 @@ class TorchCudaPool(EnteredPool):
     # ----------------------------------------------------------------------------------------------- streams, memory
 
     def record_stream(self, array: Any, stream: Any) -> None:
-        """Say that a tensor's or an array's memory is used on another stream than its own, too.
+        """Declare that a tensor's or an array's memory is used on another stream than its own, too.
 
         The same as ``tensor.record_stream(stream)``; for CuPy's arrays there is no other way. See
         `.CupyPool.record_stream`.
@@ -223,7 +223,7 @@ class TorchCudaPool(EnteredPool):
     # ------------------------------------------------------------------------------------------------------- devices
 
     def _table(self) -> int:
-        """Return the address of a table of CUDA's functions; 0: of the runtime that PyTorch has loaded."""
+        """Return the address of a table of CUDA functions; 0: of the runtime that PyTorch has loaded."""
         try:
             import torch
         except ImportError as error:

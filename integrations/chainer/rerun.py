@@ -5,7 +5,7 @@
     first   y = f.forward(x)      f keeps mask, indexes, ...        statistics and random state change
     later   y = rerun(f, x)       f makes cleared ones again        statistics and random state stay as they are
 
-A *hidden* array is one that a function keeps in its attributes for its backward pass, beside the inputs and outputs
+A *hidden* array is one that a function keeps in its attributes for its backward pass, besides the inputs and outputs
 that it retains: max-pooling's ``indexes``, dropout's ``mask``, the scale of a local response normalization. A rerun
 leaves every attribute as it was, except that it makes cleared hidden arrays again.
 

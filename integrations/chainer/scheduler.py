@@ -95,14 +95,14 @@ class Scheduler:
         Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
     watch
-        False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
-        no gradient outside of the backward pass and the update, that no two passes visit one operator, and that none
-        reaches into the graph of an earlier step; a step that does so raises `.ScheduleError`.
+        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
+        reads no gradient outside of the backward pass and the update, that no two passes visit one operator, and that
+        none reaches into the graph of an earlier step; a step that does so raises `.ScheduleError`.
 
     Warns
     -----
     RuntimeWarning
-        There is a budget, and steps that no schedule serves: ``SchedulerStats.keeps_graph`` says why. They run as
+        There is a budget, and steps that no schedule serves: ``SchedulerStats.keeps_graph`` tells why. They run as
         Chainer runs them.
 
     Raises
@@ -110,7 +110,7 @@ class Scheduler:
     ValueError
         The budget is not a number of bytes.
     ScheduleError
-        ``optimizer`` is no optimizer of Chainer's, or has not been set up; ``pool`` is no pool.
+        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool.
 
     Notes
     -----
@@ -347,7 +347,7 @@ class Scheduler:
 
     @property
     def _left(self) -> int:
-        """Bytes of the budget beside what is retained."""
+        """Bytes of the budget besides what is retained."""
         return max(0, (self._budget or 0) - self._stats.retained_bytes)
 
     def _recorded(self, step: RecordingStep) -> None:

@@ -43,7 +43,7 @@ class SchedulerStats:
         Bytes of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from
         the recorded step on.
     planned_peak
-        Most bytes that the last schedule's step has alive beside these, as predicted; 0 without a schedule.
+        Most bytes that the last schedule's step has alive besides these, as predicted; 0 without a schedule.
     extra_seconds
         Seconds that the last schedule costs in a step, as predicted.
     """

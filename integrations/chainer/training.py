@@ -169,7 +169,7 @@ def _interrupt_shuffles(updater: Any, pool: Pool) -> None:
 
 
 def _drop_results(models: Iterable[Any]) -> None:
-    """Drop the results of the former step that classifiers hold; they drop them only when the next batch is there."""
+    """Drop the results of the former step that classifiers hold; they drop them only when the next batch exists."""
     for model in models:
         for link in model.links():
             if isinstance(link, Classifier):
@@ -239,7 +239,7 @@ class MemoryReport(Extension):  # type: ignore[misc]
     ``pool/replayed``       share of the requests since the last report that were served from a plan, 0 to 1
     ``pool/guests``         share that was not, but was placed in the arena
     ``pool/reserved``       bytes that the arena and upstream's live blocks take together
-    ``pool/live_peak``      most bytes asked for and not freed, since the pool was made
+    ``pool/live_peak``      most bytes requested and not freed, since the pool was made
     ``pool/lower_bound``    bytes; the largest of the plans in use
     ``pool/plans``          plans made since the pool was made
     ======================  ==========================================================================================

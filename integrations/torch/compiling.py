@@ -2,7 +2,7 @@
 
 AOTAutograd traces forward and backward into one *joint* graph and asks a partitioner for two. Which results the first
 hands to the second, and which are made again there, is what it decides. Here the joint graph is scheduled as any other
-step is, and written as the schedule says; what is read beyond the last forward operator is then what is kept::
+step is, and written according to the schedule; what is read beyond the last forward operator is then what is kept::
 
     joint graph        f1  f2  f3 | b3       b2       b1
     scheduled          f1  f2  f3 | b3  f2'  b2  f1'  b1       f2' and f1' run again
@@ -170,7 +170,7 @@ def compile_backend(
     Returns
     -------
     CompileBackend
-        Its ``stats`` say what each graph takes. Where a graph cannot keep to the budget, or is none of operators, the
+        Its ``stats`` tell what each graph takes. Where a graph cannot keep to the budget, or is none of operators, the
         first call raises what ``torch.compile`` makes of a backend's `.BudgetError` or `.GraphError`.
 
     Raises

@@ -85,7 +85,7 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
 
 
 def _write_buffers_early(graph: Graph) -> None:
-    """Write buffers as soon as what is written is there, if nothing but batch normalization has read them.
+    """Write buffers as soon as what is written exists, if nothing but batch normalization has read them.
 
     What is written is read from the buffer then, as in the program.
     """

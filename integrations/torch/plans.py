@@ -48,7 +48,7 @@ class StepStats(GraphStats):
     resident
         Bytes of these that are alive throughout: all but what the step makes.
     plain_peak
-        As ``peak``, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
+        As ``peak``, of a step that recomputes nothing and keeps all gradients until all exist, as PyTorch does.
     recomputed
         As of `GraphStats`.
     extra
@@ -56,7 +56,7 @@ class StepStats(GraphStats):
     swapped
         Bytes that a step evicts to a file, and fetches.
     keeps_gradients
-        Why gradients are kept until all are there; None: each parameter is updated early.
+        Why gradients are kept until all exist; None: each parameter is updated early.
     keeps_values
         Why values that were to be swapped stay in memory, so that steps are above ``peak``; None: they do not.
     reason
@@ -74,7 +74,7 @@ class StepStats(GraphStats):
 
 @dataclass(eq=False)
 class Plan:
-    """What runs in the place of a graph of Dynamo's, for calls whose tensors are in one situation."""
+    """What runs in the place of a Dynamo graph, for calls whose tensors are in one situation."""
 
     situation: Any
     call: Any
@@ -106,7 +106,7 @@ class Planner:
     evict: Evict | None
 
     def plan(self, module: GraphModule, inputs: list[Any], reason: str, *, accumulates: bool) -> Plan:
-        """Return the plan for a graph of Dynamo's with these inputs; `reason` is that of `StepStats`."""
+        """Return the plan for a Dynamo graph with these inputs; `reason` is that of `StepStats`."""
         for one in inputs:
             require_own_gradient(one)
         keeps = reason_against_early(self.optimizer, self.before)
@@ -144,7 +144,7 @@ class Planner:
         return Plan(before, call, *found[0], arguments)
 
     def _resident(self, inputs: list[Any]) -> int:
-        """Return the bytes that are there throughout, each storage once."""
+        """Return the bytes that exist throughout, each storage once."""
         every = [*self.model.parameters(), *self.model.buffers(), *inputs]
         every += [one.grad for group in self.optimizer.param_groups for one in group["params"]]
         every += [one.grad for one in inputs if one.is_leaf]

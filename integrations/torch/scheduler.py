@@ -174,7 +174,7 @@ class ScheduledTraining:
         """Return the names of what a step by its plan leaves with other bits than a plain step.
 
         Parameters, buffers, and ``"loss"``. Both steps run from the state that there is, which is put back afterwards:
-        it takes the memory of a plain step and two copies of model and optimizer. What a model does beside, such as
+        it takes the memory of a plain step and two copies of model and optimizer. Side effects of a model, such as
         counting its calls, happens twice.
 
         Raises
@@ -276,7 +276,7 @@ class ScheduledTraining:
         return self._frames[self._key]
 
     def _make(self, module: GraphModule, inputs: list[Any], _: int) -> Callable[..., Any]:
-        """Plan a graph of Dynamo's; return what runs in its place."""
+        """Plan a Dynamo graph; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
         calls_program = reason_against_early(self._optimizer, self._planner.before) is not None
@@ -334,7 +334,7 @@ def schedule(
         bytes, a text like ``"2 GiB"``, or a share like ``"60%"`` of what this training's own step would take in plain
         PyTorch. None: what costs no time.
     before_update
-        Called when all gradients are there, in the parameters' ``grad``, for instance to clip them. Gradients are kept
+        Called when all gradients exist, in the parameters' ``grad``, for instance to clip them. Gradients are kept
         until then.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
@@ -382,7 +382,7 @@ def schedule(
     element of the statistics of a LayerNorm whose input is in bfloat16 and whose weights are not; and, with
     ``before_update``, by one parameter's bytes for Adam.
 
-    *Python objects*: what forward writes on them is there after the step. ``before_update`` and hooks on the optimizer
+    *Python objects*: what forward writes on them remains after the step. ``before_update`` and hooks on the optimizer
     run within it, and see them as before; a warning tells.
 
     *Threads*: one training plans at a time. A ``torch.compile`` of the program's own sets

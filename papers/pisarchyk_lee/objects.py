@@ -112,7 +112,7 @@ def objects_by_size_improved(problem: Problem) -> SharedObjects:
     """Share by size in stages, or as `objects_by_size` where that takes less; in a stage the closest in time go first.
 
     A stage has the sizes from one positional maximum, inclusive, down to the next. Its blocks could all take the same
-    objects, so size says nothing there: of all blocks and objects, the pair with the least idle time between goes
+    objects, so size does not matter there: of all blocks and objects, the pair with the least idle time between goes
     together. By stages alone a solution may be larger than by size, which the paper rules out.
     """
     table = _Table(problem)

@@ -1,12 +1,12 @@
 """A profile's step through stowplan and through every pool that is modelled: what each would reserve.
 
-All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that asks for
+All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that requests
 most bytes. Older and escaped blocks (parameters, optimizer state) are the same for everybody. What a plan saves is a
 share of the program's memory with a pool, at its fullest moment: older and escaped blocks, and what the pool reserves.
 It is known where the profile knows of older blocks.
 
 For a profile of the host's, of NumPy or of PyTorch's CPU tensors, the C library's malloc is measured, as that is what
-the plan takes the place of. Pools of devices then say what the same step would need there: they are hypothetical.
+the plan takes the place of. Pools of devices then tell what the same step would need there: they are hypothetical.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Comparison:
     plan
         stowplan's: its placement has the arena (``peak``) and the lower bound, in units of the alignment.
     planned_peak
-        The most bytes, as asked for, that the planned blocks have alive at once.
+        The most bytes, as requested, that the planned blocks have alive at once.
     pools
         By name in ``POOL_MODELS``, or ``MALLOC``: the use after enough steps for the pool to stop growing.
     """
@@ -127,7 +127,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Peak:
-    """The first moment at which the most bytes are alive, of those that were asked for.
+    """The first moment at which the most bytes are alive, of those that were requested.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def peak_of(plan: Plan) -> Peak:
 
 
 def as_requested(plan: Plan) -> Problem:
-    """Return a plan's blocks with the sizes that were asked for, neither aligned nor rounded."""
+    """Return a plan's blocks with the sizes that were requested, neither aligned nor rounded."""
     start, end, gaps = plan.profile.on_line(plan.rows)
     return Problem(plan.profile.size[plan.rows], start, end, gaps=gaps)
 

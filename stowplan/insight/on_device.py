@@ -88,7 +88,7 @@ class Way:
 
 
 def verdict_of(total: int, memory: int) -> str:
-    """Say whether so many bytes fit a device's memory, beside ``UNKNOWN``."""
+    """Tell whether so many bytes fit a device's memory, besides ``UNKNOWN``."""
     return NOT if total > memory else FITS if total + UNKNOWN <= memory else TOO_CLOSE
 
 

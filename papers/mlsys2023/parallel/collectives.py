@@ -1,4 +1,4 @@
-"""Differentiable collectives: functions of Chainer's over the ranks that split a network.
+"""Differentiable collectives: Chainer functions over the ranks that split a network.
 
 ==================  =========================  =========================  ==============================================
 function            forward                    backward                   in the paper (figures 4 and 5)

@@ -6,7 +6,7 @@
     columns   W [ - - - | - - - ]  of outputs   W  [ -  - ]   rows: of inputs, so that the products are summed,
                                                    [ -  - ]   and the bias is added to the sum
 
-Matrices are (outputs, inputs), as Chainer's. Their parts are drawn from a generator of NumPy's that knows the rank: two
+Matrices are (outputs, inputs), as Chainer's. Their parts are drawn from a NumPy generator that knows the rank: two
 ranks do not start alike. `take_parts` copies the parts of an unsplit network instead.
 """
 
@@ -204,7 +204,7 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
 
 @trust
 class _Dropout(chainer.FunctionNode):  # type: ignore[misc]
-    """Draws its mask where it has none: a counter says what it drew, so a rerun makes the same bits again."""
+    """Draws its mask where it has none: a counter tells what it drew, so a rerun makes the same bits again."""
 
     def __init__(self, ratio: float, seed: Sequence[int], first: int, kept: Any = None) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ __all__ = ["Communicator", "LoneRank", "ParallelError", "Ranks"]
 
 
 class ParallelError(StowplanError, ValueError):
-    """A network cannot be split as asked for."""
+    """A network cannot be split as requested."""
 
 
 class Communicator(Protocol):
@@ -40,7 +40,7 @@ class Ranks:
     Parameters
     ----------
     comm
-        mpi4py's communicator of these ranks, or a `LoneRank`. Of a communicator of ChainerMN's its ``mpi_comm`` is
+        mpi4py's communicator of these ranks, or a `LoneRank`. Of a ChainerMN communicator its ``mpi_comm`` is
         taken.
     sequence
         Split what lies between the matrices (normalization, dropout) along the sequence too.
@@ -71,7 +71,7 @@ class LoneRank:
     """A communicator that stands for one rank of many, without the others and without MPI.
 
     The other ranks are taken to add nothing to sums, and to send what this one sends. So values are not those of the
-    split network; sizes, and the order in which blocks are asked for and freed, are. That is what a profile needs, for
+    split network; sizes, and the order in which blocks are requested and freed, are. That is what a profile needs, for
     any number of ranks.
 
     Parameters

@@ -117,7 +117,7 @@ def _minor_faults() -> int:
 
 
 def as_figures(stats: Stats) -> dict[str, Any]:
-    """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
+    """Return the figures of a pool: all its counts, and the share of what a plan might have served."""
     from dataclasses import asdict
 
     from ...allocator.counts import REASONS

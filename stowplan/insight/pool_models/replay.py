@@ -44,7 +44,7 @@ class Requests(NamedTuple):
     allocate
         Whether it is allocated, or freed, bool (k,).
     size
-        Bytes asked for, by block, int64 (n,).
+        Bytes requested, by block, int64 (n,).
     """
 
     block: IntArray
@@ -89,7 +89,7 @@ class PoolUse:
     reserved_peak
         The most bytes that the pool had reserved.
     live_peak
-        The most bytes, as asked for, that were alive at once.
+        The most bytes, as requested, that were alive at once.
     reserved
         Bytes reserved just after each allocation and free, int64 (steps * k,), the steps in a row. For malloc, the most
         that is reserved then in any step, (k,).
