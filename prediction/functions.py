@@ -55,7 +55,7 @@ class FunctionPrediction(Prediction):
     model
         The laws for the example's dtypes and options.
     models
-        All laws that it has learnt, by what they are for.
+        All laws that it has learned, by what they are for.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class FunctionPrediction(Prediction):
     def explain(self) -> str:
         """Return the laws as text: what is alive at the fullest moment for long axes, by line."""
         model = self.model
-        learnt = f"learnt from {model.runs} runs in {model.seconds:.1f} s"
+        learned = f"learned from {model.runs} runs in {model.seconds:.1f} s"
         if model.cannot_tell:
-            return f"cannot tell: {model.cannot_tell} ({learnt})"
-        text = [f"{learnt}, and checked on three shapes more"]
+            return f"cannot tell: {model.cannot_tell} ({learned})"
+        text = [f"{learned}, and checked on three shapes more"]
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
         far = [100_000 * weight for weight in model.lengths.weight]
@@ -94,9 +94,7 @@ class FunctionPrediction(Prediction):
         live, _, lines = best.at(far)
         about = "up to a rounding, " if best.rounds else ""
         formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
-        text.append(
-            f"{about}besides its arguments: {formulas[0]} bytes" if live else "it allocates no arrays"
-        )
+        text.append(f"{about}besides its arguments: {formulas[0]} bytes" if live else "it takes no arrays")
         by_line = dict(zip(best.lines, formulas[2:], strict=True))
         text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
         return "\n".join([*text, NOT_SEEN])
@@ -169,7 +167,7 @@ class FunctionPrediction(Prediction):
         return ""
 
     def _run(self, wanted: Sequence[Any], options: Mapping[str, Any], given: int, why: str) -> Peak:
-        """Run the function at these very shapes, which are no larger than those learnt from."""
+        """Run the function at these very shapes, which are no larger than those learned from."""
         try:
             found = run(self.function, arrays(self.examples, wanted), options)[0]
         except Exception as error:  # any: it is the user's function

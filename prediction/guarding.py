@@ -9,7 +9,7 @@
     most at analysis.py:12 correlate; at most 16,400 of x[0] fit
 
 The first call with arguments of `SMALL` bytes or more learns the laws (`stowplan.prediction.predict`), or reads what an
-earlier process has learnt. A call at shapes not seen yet is recorded; if its peak is off by more than `WRONG` from the
+earlier process has learned. A call at shapes not seen yet is recorded; if its peak is off by more than `WRONG` from the
 prediction, the laws are dropped, with a warning.
 """
 
@@ -112,7 +112,7 @@ def guard(
 
 
 class _Guard:
-    """What a guarded function has learnt: predictions by kinds of arguments, peaks by shapes."""
+    """What a guarded function has learned: predictions by kinds of arguments, peaks by shapes."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class _Guard:
                 cache_file(self._function, kind).unlink()
             warnings.warn(
                 f"stowplan predicted {human_bytes(peak.asked)} for {self._function.__name__}, and it allocated "
-                f"{human_bytes(found.peak)}: what was learnt is dropped",
+                f"{human_bytes(found.peak)}: what was learned is dropped",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -239,7 +239,7 @@ def _limits() -> list[tuple[str, int]]:
 
 
 def cache_file(function: Callable[..., Any], kind: str) -> Path:
-    """Return the file for what was learnt of a function with such arguments."""
+    """Return the file for what was learned of a function with such arguments."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
     return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"

@@ -1,7 +1,7 @@
 """Will it fit? One answer, `Prediction`, from two sources: a function of arrays, or recorded steps.
 
 ===============================  ==================================================================================
-source                           learnt from
+source                           learned from
 ===============================  ==================================================================================
 a function (`predict`)           runs on small arrays (`functions`)
 profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`steps`)
@@ -104,7 +104,7 @@ class Prediction(ABC):
 
     @abstractmethod
     def explain(self) -> str:
-        """Return as text how it was learnt, and what is alive at the fullest moment, by line."""
+        """Return as text how it was learned, and what is alive at the fullest moment, by line."""
 
     @abstractmethod
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:

@@ -351,7 +351,7 @@ def test_an_empty_example_stands_for_any() -> None:
 
 def test_a_prediction_names_its_function() -> None:
     prediction: Prediction = patient(np.outer, LINE, LINE)
-    assert repr(prediction).startswith("<Prediction of outer: learnt from ")
+    assert repr(prediction).startswith("<Prediction of outer: learned from ")
 
 
 def test_what_is_not_given_is_as_in_a_large_example() -> None:
