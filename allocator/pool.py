@@ -154,8 +154,8 @@ class Pool(ABC):
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
 
-        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
-        inside and die outside, and the other way round.
+        It is a call that `resume` ends, a context manager, or a decorator. Parts may nest. Blocks may be allocated
+        inside and freed outside, and the other way round.
 
         Examples
         --------

@@ -24,7 +24,7 @@ UNPLANNED = -1
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A profile and the placement of its planned blocks. Equal is only what is the same.
+    """A profile and the placement of its planned blocks. Plans are compared by identity.
 
     Attributes
     ----------

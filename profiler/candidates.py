@@ -56,7 +56,7 @@ class StepCandidate:
     start
         Requests of the program before the profile's run.
     passes
-        How often the step came.
+        How often the step ran.
     times
         How often with just the profile's requests.
     requests, bytes

@@ -13,7 +13,7 @@ what Chainer uses                gone since              what it gets instead
                                                          ``F.resize_images`` alone
 ===============================  ======================  ===========================================================
 
-ChainerMN comes with Chainer and is imported when a program does so; then ``compat_chainermn`` mends it.
+ChainerMN comes with Chainer and is imported when a program does so; then ``compat_chainermn`` patches it.
 
 It leaves no name in NumPy's namespace, where other libraries test for names to tell versions apart, and it changes no
 value that Chainer computes. Where NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer widens

@@ -69,7 +69,7 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     Raises
     ------
     PoolError
-        The function is none, or one of those; the limit is no number of bytes.
+        ``function`` is not callable, or is a coroutine function or a generator; ``limit`` is no size.
 
     Examples
     --------

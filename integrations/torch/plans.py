@@ -43,7 +43,7 @@ class StepStats(GraphStats):
     Attributes
     ----------
     peak
-        Most bytes alive at once, all counted: parameters, buffers, the optimizer's state, gradients that earlier steps
+        Most bytes live at once: parameters, buffers, the optimizer's state, gradients that earlier steps
         have left, the batch, what else the step reads, and what it makes.
     resident
         Bytes of these that are alive throughout: all but what the step makes.
@@ -62,7 +62,7 @@ class StepStats(GraphStats):
     reason
         Why this plan was made: the guard that failed, or what else has changed.
     steps
-        That ran by this schedule.
+        Steps that ran by this schedule.
     """
 
     swapped: int

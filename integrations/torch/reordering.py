@@ -69,7 +69,7 @@ def in_order(module: GraphModule, numbers: npt.ArrayLike, inputs: Sequence[Any] 
     module, inputs
         As for `stowplan.torch.graph`, which numbers the operators; a graph module.
     numbers
-        Of the n operators as they are to run, (n,).
+        Numbers of the n operators in the order in which they run, (n,).
 
     Raises
     ------

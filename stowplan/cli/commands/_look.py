@@ -49,7 +49,7 @@ WORDS = (
 
 
 def program_lines(profile: Profile) -> list[str]:
-    """Return sentences on the program that a step is of: its live peak, how often the step came, what was not seen."""
+    """Return sentences on the program that a step is of: its live peak, how often the step ran, what was not recorded."""
     parts, program = profile.at_live_peak(), profile.program
     lines = []
     if parts is None:
