@@ -88,6 +88,17 @@ def test_figures_of_the_readme_are_those_of_the_tables() -> None:
     ]
     assert f"{min(saved):.0f} to {max(saved):.0f} % smaller" in README
 
+    for model, batch, words in (
+        ("ResNet-50", 128, " at 128 ({:.1f} with CuPy's pool, {:.1f} with the arena)"),
+        ("Inception-ResNet v2", 64, " at 64 ({:.1f}, {:.1f})"),
+        ("Inception-ResNet v2", 128, " at 128 ({:.1f}, {:.1f})"),
+        ("U-Net", 64, " at 64 ({:.1f}, {:.1f})"),
+        ("U-Net", 128, " at 128 ({:.1f}, {:.1f})"),
+    ):
+        cell = next(row for row in table("memory") if (row["model"], row["batch"]) == (model, str(batch)))
+        both = [(int(cell["retained"]) + int(cell[name])) / 2**30 for name in ("pool_cupy", "arena")]
+        assert words.format(*both) in page, (model, both)
+
     verdicts = [float(row["verdict"]) for row in table("programs") if row["program"] != "startup"]
     assert f"{len(verdicts)} NumPy programs" in README
     assert f"{statistics.median(verdicts):.2f} in the median" in README

@@ -49,7 +49,7 @@ WORDS = (
 
 
 def program_lines(profile: Profile) -> list[str]:
-    """Return sentences on the program that a step is of: its live peak, how often the step ran, what was not recorded."""
+    """Return sentences on a step's program: its live peak, how often the step ran, what was not recorded."""
     parts, program = profile.at_live_peak(), profile.program
     lines = []
     if parts is None:
