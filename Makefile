@@ -5,7 +5,7 @@
 #                   ROOM=prediction: those of one room, without coverage
 #   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
-#   make experiments  the paper's figures, into build/experiments: hours, or half an hour with QUICK=1; goes on
+#   make experiments  the paper's figures, into build/experiments: hours, or about half an hour with QUICK=1; goes on
 #                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
 #   make gpu-check  the first hour on a GPU: what machine this is, then the tests in order, up to the first surprise; into
 #                   build/gpu-check.txt
@@ -134,7 +134,7 @@ lines:
 docs: docs-html docs-examples
 
 docs-html: $(VENV)/.development
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs docs/_build/html
 
 docs-examples: $(VENV)/.development
 	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest

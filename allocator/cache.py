@@ -1,6 +1,6 @@
 """The plans that a lane has in use: by step key, several variants each, the least recently used thrown out.
 
-A key says which step the program is about to run (``"train"``, ``"eval"``); None, where it does not say. Steps of one
+A key tells which step the program is about to run (``"train"``, ``"eval"``); None, where none is given. Steps of one
 key may still differ (a short last batch, length buckets): they are *variants*, told apart while they run by their
 requests. All plans of a lane share one arena.
 """

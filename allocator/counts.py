@@ -1,7 +1,7 @@
 """What a pool counts, and what each count means to a user: texts and kinds, from which all that shows counts is made.
 
-Two lists. `REASONS` says why a request was not served from a plan. The fields of `stats.Stats` are the counts; each has
-a `Count` as its metadata, with its kind and its text::
+Two lists. `REASONS` tells why a request was not served from a plan. The fields of `stats.Stats` are the counts; each
+has a `Count` as its metadata, with its kind and its text::
 
     counts.hpp --names--> _core --Replay.counters()--> Stats --+--> Pool.report      a dict, and text
     (reasons, counts)                              + texts   +--> Prometheus       metrics, and their help
@@ -28,7 +28,7 @@ class Reason(NamedTuple):
     action
         What a user can do.
     had_plan
-        Whether there was a plan for the step that it was asked for in.
+        Whether there was a plan for the step that it was requested in.
     """
 
     why: str
@@ -38,52 +38,52 @@ class Reason(NamedTuple):
 
 REASONS: dict[str, Reason] = {
     "outside": Reason(
-        "asked for outside of all steps",
+        "requested outside of all steps",
         "put the code that repeats into `with pool.step():`",
         had_plan=False,
     ),
     "thread": Reason(
-        "asked for by a thread without a step, while another one ran a step",
-        "nothing, for a thread that loads data; a thread that repeats a step runs it in `with pool.step():`",
+        "requested by a thread without a step, while another thread ran one",
+        "nothing for a thread that loads data; put a step that the thread repeats into `with pool.step():`",
         had_plan=False,
     ),
     "interrupted": Reason(
-        "asked for between interrupt and resume",
-        "nothing: you called `interrupt()`",
+        "requested between interrupt and resume",
+        "nothing: this is intended",
         had_plan=False,
     ),
     "no_plan": Reason(
-        "there was no plan: warm-up, record and confirm, or it was still being made",
-        "nothing, unless it goes on growing: then steps do not repeat, and a key for each kind of step may help",
+        "no plan existed yet: the first steps are recorded, and then the plan is made",
+        "nothing, unless the count keeps growing: then steps do not repeat, and a key for each kind of step may help",
         had_plan=False,
     ),
     "escaped": Reason(
-        "the block is kept beyond the following step, or until its successor is there",
-        "drop results (losses, outputs, batches) before the next step makes its own; parameters are meant to stay",
+        "the block outlives the following step, or is kept until its successor exists",
+        "drop results (losses, outputs, batches) before the next step makes its own; parameters have to stay",
     ),
     "stream": Reason(
-        "asked for on a stream that had no lane: new, or one of too many",
-        "nothing, for a stream's first step; else use the same few streams in every step",
+        "requested on a stream without a lane: the stream is new, or one of too many",
+        "nothing for a stream's first step; else use the same few streams in every step",
     ),
     "unmapped": Reason(
-        "the arena had no memory in the planned place: it was growing, or had made room for what is not planned",
+        "the arena had no memory at the planned address: it was growing, or had made room for unplanned blocks",
         "nothing in a plan's first steps; later, drop results of former steps sooner, or use their memory again",
     ),
     "late": Reason(
-        "a block that had outlived its plan stood in the planned place",
-        "drop what is kept from some steps only, or make it in `with pool.interrupt():`",
+        "the planned address was still occupied by a block that had outlived its plan",
+        "drop what only some steps keep, or make it in `with pool.interrupt():`",
     ),
     "mismatch": Reason(
-        "not planned, or larger than planned",
+        "the request was not planned, or is larger than planned",
         "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
     ),
     "unnoted": Reason(
-        "there was no memory to note it, and the step that it came in is not planned",
-        "leave the process some memory beside its arrays: a higher limit, smaller steps",
+        "no memory was left to note the request, so its step is not planned",
+        "leave the process some memory besides its arrays: a higher limit, smaller steps",
     ),
     "heap_only": Reason(
-        "the pool's heap served alone: no step was marked, or a search for steps was in vain",
-        "nothing, if time is what matters; for an arena, mark the code that repeats with `with pool.step():`",
+        "the pool's heap served alone: no step was marked or detected",
+        "nothing if only time matters; for an arena, mark the code that repeats with `with pool.step():`",
         had_plan=False,
     ),
 }

@@ -140,7 +140,7 @@ class Lane:
         return LaneStart(self.number, likely, variants, self._cache.arena_bytes, wants_log, not keeps_results)
 
     def step_ended(self, outcome: StepOutcome, failed: bool) -> None:
-        """Learn from a step; `failed` where an exception left it, so that it says nothing about the next."""
+        """Learn from a step; `failed` where an exception left it, so that it tells nothing about the next."""
         self._step_ended(outcome, failed)
         self.open = False
 
@@ -168,9 +168,9 @@ class Lane:
             self._plan(confirms.number, before, record.log)
 
     def steps_found(self, outcomes: Sequence[StepOutcome]) -> None:
-        """Learn from steps that were found and have ended, and say what the next ones may follow; on any thread.
+        """Learn from steps that were found and have ended, and tell what the next ones may follow; on any thread.
 
-        Plans are taken up as well: little is alive beside a new arena when a step has just ended.
+        Plans are taken up as well: little is alive besides a new arena when a step has just ended.
         """
         if not self._policy.found:
             return
@@ -185,7 +185,7 @@ class Lane:
     # ------------------------------------------------------------------------------------------------------ planning
 
     def _plan(self, number: int, record: Record, following: StepLog) -> None:
-        """Have a record planned beside the plans that there are now."""
+        """Have a record planned next to the plans in use."""
         log, old, keeps_results = record.log, record.departed_from, record.keeps_results
         inner = self._cache.within(log.requested) if self._policy.found else set()
         job = PlanJob(

@@ -7,12 +7,12 @@
                   └───────────────┘   └───┘           a step that was not served from a plan throughout is a record
 
 *Warm-up* steps are not representative (lazy parameters, optimizer state). *Watch*: a step that is served from its plan
-throughout asks for nothing. One that is not, for want of a plan or in spite of one, is a *record*: its log is kept. The
+throughout requests nothing. One that is not, for want of a plan or in spite of one, is a *record*: its log is kept. The
 plan is not given up for that. *Confirm*: the step that follows, the same or another one, shows where the record's
 wrapped blocks end; then the plan is made, off the caller's thread, and taken up at the next step boundary. A step that
 confirms one record may be the next one itself.
 
-A new record becomes, by its structure (what is asked for and freed, in which order):
+A new record becomes, by its structure (what is requested and freed, in which order):
 
 - the structure of the plan that it departed from, with larger sizes: the plan's successor, with the element-wise
   maximum of the sizes; or the same requests with other frees: its successor as well (reoptimization);
@@ -82,7 +82,7 @@ class Evidence(Enum):
 class Order(NamedTuple):
     """A plan that might be made, and what speaks for it.
 
-    Its number is a hash of what its steps ask for, or the tag of the plan that is obstructed.
+    Its number is a hash of what its steps request, or the tag of the plan that is obstructed.
     """
 
     number: int
@@ -99,7 +99,7 @@ class LanePolicy(Generic[R]):
     found
         Whether steps are found, rather than marked. There is no warm-up then: what is found is hot.
     has_time
-        Says whether there is time for one more order; called where one is due, and never twice for it.
+        Tells whether there is time for one more order; called where one is due, and never twice for it.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class LanePolicy(Generic[R]):
         clean
             Whether there was a plan, and every planned request was served from it.
         failed
-            Whether an exception left the step, so that it says nothing about the next.
+            Whether an exception left the step, so that it tells nothing about the next.
         revisions
             How often in a row the plan that the step followed at its end was succeeded without having been
             replayed in full. None where there is no such plan in use.

@@ -171,7 +171,7 @@ class Lanes:
 
     @runs_apart
     def begin_step(self, number: int, lanes: list[int], key: Hashable, keeps_results: bool) -> None:
-        """Say what the lanes of a step that has been entered may follow; where that fails, they follow nothing."""
+        """Tell what the lanes of a step that has been entered may follow; where that fails, they follow nothing."""
         try:
             step_slot = self._step_slot(number, lanes)
             with step_slot.mutex:
@@ -396,7 +396,7 @@ class Lanes:
 
     @runs_apart
     def diagnose(self, error: BaseException) -> None:
-        """Have an error that a failure in this thread's step has caused say what the request found, if it can."""
+        """Have an error that a failure in this thread's step has caused tell what the request found, if it can."""
         with suppress(Exception):
             self._diagnoses().explain(error, self._in_use(), self._key())
 
@@ -424,7 +424,7 @@ class Lanes:
 
 
 def _of_tasks() -> str:
-    """Return what else to say to an asyncio task: the step may be another task's, which waits."""
+    """Return what else to tell an asyncio task: the step may be another task's, which waits."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or asyncio._get_running_loop() is None or asyncio.current_task() is None:
         return ""

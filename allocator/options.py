@@ -49,7 +49,7 @@ class PlanningOptions(NamedTuple):
     warmup
         Steps that pass before one is recorded; first steps are seldom representative.
     planner
-        Name of the packing solver, from `stowplan.packing.solvers`, or ``"auto"``.
+        Name of the packing solver, from ``stowplan.packing.solvers``, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
     planning_share
@@ -57,8 +57,8 @@ class PlanningOptions(NamedTuple):
         made and 2 seconds more; the first four plans come in any case. Records over budget are skipped and counted
         (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
     auto_step
-        Find the step that the program repeats, without `step` being called, and plan it; see `Pool.step`. There is no
-        warm-up.
+        Find the step that the program repeats, without ``step`` being called, and plan it; see ``Pool.step``. There is
+        no warm-up.
     small
         Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
         library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and
@@ -86,7 +86,7 @@ class PlanningOptions(NamedTuple):
 
     @classmethod
     def of(cls, pool: str, options: Options) -> PlanningOptions:
-        """Return the options that a pool, by its class's name, was given; errors are as the class says."""
+        """Return the options that a pool, by its class's name, was given; errors are as documented in the class."""
         for name in options.keys() - set(cls._fields):
             from difflib import get_close_matches
 
@@ -98,7 +98,7 @@ class PlanningOptions(NamedTuple):
         return chosen
 
     def check(self) -> None:
-        """Raise an error if an option is not what it is to be, as the class says."""
+        """Raise an error if an option is not what it is to be, as documented in the class."""
         _check_whole("warmup", self.warmup, 0, "a number of steps")
         _check_whole("max_plans", self.max_plans, 1, "a number of plans")
         if self.small is not None:

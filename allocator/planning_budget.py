@@ -27,7 +27,7 @@ SHARE = 0.05
 """CPU time of planning for each second of the rest of the process."""
 
 HEAD_START = 2.0
-"""Seconds of CPU time for which the share is there from the beginning."""
+"""Seconds of CPU time for which the share is available from the beginning."""
 
 PATIENCE = 50
 """Where there is no time left, steps that were found are looked at for one part in so many of the time.

@@ -31,7 +31,7 @@ Self = TypeVar("Self", bound="Pool")
 class Pool(ABC):
     """What serves the arrays of one library, those of repeated steps from plans: `NumpyPool`, `CupyPool`, `TorchPool`.
 
-    Each device has lanes of its own, and so an arena and plans; the host is device 0. A subclass says what a device's
+    Each device has lanes of its own, and so an arena and plans; the host is device 0. A subclass tells what a device's
     memory is (`_open`), where requests come from, and what plans are made for (`_backend`).
 
     Parameters
@@ -73,7 +73,7 @@ class Pool(ABC):
 
     @abstractmethod
     def _backend(self) -> str:
-        """Say what plans are made for: a plan file for something else is refused."""
+        """Tell what plans are made for: a plan file for something else is refused."""
 
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
@@ -84,7 +84,7 @@ class Pool(ABC):
         return 0
 
     def _on(self, device: int) -> Lanes:
-        """Return a device's lanes, which are made when they are first asked for."""
+        """Return a device's lanes, which are made when they are first requested."""
         if device not in self._by_device:
             lanes = Lanes(
                 self._open(device),
@@ -118,7 +118,7 @@ class Pool(ABC):
         Parameters
         ----------
         key
-            Says which of several steps this is. Without it (and among steps of one key) plans are told apart by their
+            Tells which of several steps this is. Without it (and among steps of one key) plans are told apart by their
             requests.
         keeps_results
             What is alive when the step ends is its result, and lives as long as the program likes: tasks, whose results
@@ -154,8 +154,8 @@ class Pool(ABC):
     def interrupt(self, function: Callable[P, R] | None = None) -> Any:
         """Enter a part of the program, in this thread, that does not repeat: upstream serves it, no profile sees it.
 
-        As a call, to be ended by `resume`; as a context manager; as a decorator. Parts may nest. Blocks may be born
-        inside and die outside, and the other way round.
+        It is a call that `resume` ends, a context manager, or a decorator. Parts may nest. Blocks may be allocated
+        inside and freed outside, and the other way round.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class Pool(ABC):
         self._lanes().resume()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until plans that are being made are ready for the next step, at most `timeout` seconds.
+        """Wait until plans that are being made are ready for the next step, at most ``timeout`` seconds.
 
         A program never has to; a benchmark may want to. Return whether they are ready.
         """
@@ -206,7 +206,7 @@ class Pool(ABC):
     def report(self, *, as_dict: Literal[True]) -> dict[str, Any]: ...
 
     def report(self, *, as_dict: bool = False) -> str | dict[str, Any]:
-        """Say what fills the memory, why requests were not replayed, and what to do about it; on the current device.
+        """Tell what fills the memory, why requests were not replayed, and what to do about it; on the current device.
 
         Steps are counted from 1, the requests of a step from 0.
 
@@ -300,7 +300,7 @@ class EnteredPool(Enterable, Pool):
     _leave: Callable[[], object]
 
     def _explain(self, error: BaseException) -> None:
-        """Have an error of a request that found no memory say what fills it."""
+        """Have an error of a request that found no memory tell what fills it."""
         if self._is_out_of_memory(error):
             self._lanes().diagnose(error)
 

@@ -1,7 +1,7 @@
 """What fills a pool's memory, why requests were not replayed, and what to do about it: as a dict and as text.
 
 Two occasions. `Pool.report` tells the present state. When upstream has no memory for a request, the core notes what it
-found (core/replay/diagnosis.hpp), and `failure_text` says it; `attach` hands it to the user in upstream's own error,
+found (core/replay/diagnosis.hpp), and `failure_text` words it; `attach` hands it to the user in upstream's own error,
 so that a program that catches that error goes on catching it::
 
     stowplan: upstream has no memory for 40,960,000 bytes: request 17 of step 5 (key 'train')
@@ -106,11 +106,11 @@ def report_text(data: dict[str, Any]) -> str:
     where = "in step" if step["running"] else "before step"
     lines = [
         f"{where} {_step(step['number'], step['key'] if step['running'] else None)}; plans: {len(data['plans'])}",
-        f"  live           {data['live_bytes']:>16,} bytes, {data['peak_live_bytes']:,} at the most",
+        f"  live           {data['live_bytes']:>16,} bytes, peak {data['peak_live_bytes']:,}",
         f"  planned        {data['planned_bytes']:>16,} bytes, by the largest plans",
         f"  reserved       {data['reserved_bytes']:>16,} bytes: arena {data['arena_bytes']:,}, "
         f"upstream's blocks {data['upstream_bytes']:,}, kept for later {data['kept_bytes']:,}; "
-        f"{data['peak_reserved_bytes']:,} at the most",
+        f"peak {data['peak_reserved_bytes']:,}",
         f"  lower bound    {data['lower_bound']:>16,} bytes, of the plans",
         f"  fragmentation  {data['fragmentation']:>16.2%} of the arena, over the lower bound",
         f"requests: {requests:,}, of which {data['replayed']:,} replayed, {data['guests']:,} guests, "
@@ -128,7 +128,7 @@ def report_text(data: dict[str, Any]) -> str:
 
 
 def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable) -> str:
-    """Say what a request that upstream had no memory for was, what it found, and what to do next.
+    """Tell what a request that upstream had no memory for was, what it found, and what to do next.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ _LIMITED = "a higher limit, or fewer arrays kept; arenas count as a whole, also 
 
 
 def attach(error: BaseException, text: str) -> None:
-    """Make an error say more, in place; its type, and so what catches it, stays.
+    """Extend an error's message in place; its type, and so what catches it, stays.
 
     An error whose message is its argument gets a longer message; one that words its own (NumPy's), a note, or before
     Python 3.11, which has no notes, a cause.
@@ -180,7 +180,7 @@ def attach(error: BaseException, text: str) -> None:
 def _next_action(size: int, found: dict[str, Any], largest: list[dict[str, Any]], planned: bool) -> str:
     """Choose the one thing that helps most."""
     if size > found["live_bytes"]:
-        return "look at the shape: this request is larger than all live blocks together"
+        return "this request alone exceeds all other live memory: check the array's shape"
     if not planned:
         return (
             "there is no plan yet, and steps without one take the most: make the first steps smaller, load plans "
@@ -203,7 +203,7 @@ def _step(number: int, key: Hashable) -> str:
 
 
 def _largest(situation: dict[str, Any], plans: Sequence[InUse]) -> list[dict[str, Any]]:
-    """Say at which request each planned block is due, and whether that is the next step's; None for other blocks."""
+    """Tell at which request each planned block is due, and whether that is the next step's; None for other blocks."""
     by_tag = {(used.lane, used.tag): used.plan.profile for used in plans}
     blocks = []
     for block in situation["largest"]:

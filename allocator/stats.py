@@ -25,13 +25,13 @@ class Stats:
     reasons: dict[str, int] = field(
         metadata=_count(
             Kind.REASONS,
-            "Why requests were not served from a plan, `guests` and `upstream` together: "
+            "Why requests were not served from a plan, ``guests`` and ``upstream`` together: "
             + "; ".join(f"``{name}``, {reason.why}" for name, reason in REASONS.items())
             + ".",
         )
     )
     smaller: int = field(
-        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that asked for less than planned.")
+        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that needed less than planned.")
     )
     missing: int = field(metadata=_count(Kind.EVENTS, "Planned requests that did not come."))
     plans: int = field(metadata=_count(Kind.EVENTS, "Plans made.", metric=True))
@@ -49,16 +49,16 @@ class Stats:
     )
     kept_bytes: int = field(
         metadata=_count(
-            Kind.BYTES, "Bytes that are free, and kept for later requests; `trim` gives them back."
+            Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
         )
     )
-    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes asked for and not freed."))
+    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes requested and not freed."))
     peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
     reserved_bytes: int = field(
         metadata=_count(
             Kind.BYTES,
             "What the pool holds, in use or not: arenas, upstream's live blocks, and what is kept for later requests "
-            "(without what an upstream on a device that has no `total_bytes` keeps, or the C library).",
+            "(without what an upstream on a device that has no ``total_bytes`` keeps, or the C library).",
         )
     )
     peak_reserved_bytes: int = field(
@@ -73,7 +73,7 @@ class Stats:
     )
     steps: int = field(
         default=0,
-        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by `auto_step` included."),
+        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by ``auto_step`` included."),
     )
     planning_seconds: float = field(
         default=0.0,
@@ -88,7 +88,7 @@ class Stats:
         default=0,
         metadata=_count(
             Kind.EVENTS,
-            "Plans that were not made because planning had used its share of the CPU time (`planning_share`).",
+            "Plans that were not made because planning had used its share of the CPU time (``planning_share``).",
             metric=True,
         ),
     )
@@ -96,7 +96,7 @@ class Stats:
         default=0,
         metadata=_count(
             Kind.EVENTS,
-            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; `Pool.report` has "
+            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; ``report`` has "
             "the last one): the program goes on without them, and later steps ask again.",
             metric=True,
         ),
@@ -201,7 +201,7 @@ COUNTS: dict[str, Count] = {entry.name: entry.metadata["count"] for entry in fie
 
 
 def _attributes() -> str:
-    """Return what is said of each field as a section of a docstring."""
+    """Return the documentation of the fields as a section of a docstring."""
     lines = ["Attributes", "----------"]
     for name, count in COUNTS.items():
         text = textwrap.fill(count.text, 100, break_on_hyphens=False)

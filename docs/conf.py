@@ -24,6 +24,8 @@ author = "the stowplan authors"
 project_copyright = "the stowplan authors"
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
 default_role = "py:obj"
+# Annotations of fields: types of other packages, whose inventories would need a network, and a private one.
+nitpick_ignore_regex = [("py:class", r"(numpy|collections\.abc|os)\..*|stowplan\.prediction\.laws\.Laws")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say more: shapes, dtypes, units
 napoleon_google_docstring = False

@@ -42,7 +42,7 @@ def solve_program(program: Any, seconds: float, threads: int, *, warm: bool = Tr
     Parameters
     ----------
     program
-        PuLP's. Afterwards its status says whether the solution is proved to be the best.
+        PuLP's. Afterwards its status tells whether the solution is proved to be the best.
     seconds
         Wall-clock seconds at most.
     threads

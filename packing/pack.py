@@ -50,7 +50,7 @@ def pack(
     problem
         n blocks.
     solver
-        A name in `solvers`, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
+        A name in ``solvers``, or ``"auto"``: the best of its members, the first of equals, stopping as soon as
         one meets the lower bound.
     time_limit
         Wall-clock seconds, 0 or more. A solver that has no placement by then gives way to ``best_fit``, which always

@@ -53,7 +53,7 @@ class Placement:
 
     @property
     def gap(self) -> float:
-        """Peak / lower bound - 1: what an optimum could save at most; 0 where both are 0."""
+        """Peak / lower bound - 1, the most that an optimum could save; 0 where both are 0."""
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
 
 

@@ -223,15 +223,15 @@ class Problem:
 
     @property
     def constrained(self) -> bool:
-        """Whether blocks are tied to each other: apart, contiguous or together."""
+        """Whether blocks are tied to each other (apart, contiguous or together)."""
         return bool(len(self.apart) or self.contiguous or self.together)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
-        """Read google/minimalloc's CSV; see `stowplan.minimalloc`.
+        """Read google/minimalloc's CSV; see ``stowplan.minimalloc``.
 
-        A column ``offset`` fixes the blocks, -1 excepted. The format has no words for `apart`, `contiguous` and
-        `together`.
+        A column ``offset`` fixes the blocks, -1 excepted. The format has no words for ``apart``, ``contiguous`` and
+        ``together``.
 
         Raises
         ------

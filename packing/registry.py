@@ -79,9 +79,9 @@ class Registry(dict[str, S]):
     ----------
     group
         Of the entry points by which installed packages offer solvers: an entry's name is a solver's, its value the
-        module that registers it. Such a module is imported when its solver is first asked for.
+        module that registers it. Such a module is imported when its solver is first requested.
     choice
-        What callers say for a choice among the solvers; none of them can have this name.
+        What callers pass for a choice among the solvers; none of them can have this name.
     former
         Names that solvers once had, with those that they have now: still found, but not listed.
     """
@@ -162,7 +162,7 @@ _improving: set[str] = set()
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them.
 
-Those of entry points are in it once they were asked for, or after `load`."""
+Those of entry points are in it once they were requested, or after `load`."""
 
 find, name_of, load, names = _solvers.find, _solvers.name_of, _solvers.load, _solvers.names
 
@@ -173,10 +173,10 @@ def register(name: str, *, improves: bool = False) -> Callable[[Solver], Solver]
     Parameters
     ----------
     name
-        What callers say.
+        What callers pass.
     improves
         Whether it starts from an incumbent. Then the cheap heuristics run before it, it is not run at all if one of
-        them meets the target, and `PackingOptions.incumbent` is never None.
+        them meets the target, and ``PackingOptions.incumbent`` is never None.
 
     Raises
     ------

@@ -75,7 +75,7 @@ def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
 
     In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
     the arena has no memory in their places (core/device/device_pool.hpp): so these places are to be in one run. The
-    block that is asked for last is at the bottom, so that what is free in the run before is at its other end, beside
+    block that is requested last is at the bottom, so that what is free in the run before is at its other end, next to
     the rest of the arena. Small blocks go where they fit.
 
     Parameters
@@ -105,7 +105,7 @@ def place_around(
     arena_bytes: int | None,
     packer: Pack = pack,
 ) -> Plan | None:
-    """Place a plan's blocks again, beside blocks that stay in the arena; beside other plans as well where that can be.
+    """Place a plan's blocks again, around blocks that stay in the arena, and next to other plans where possible.
 
     Parameters
     ----------

@@ -2,13 +2,13 @@
 
 ::
 
-    record, the step after it ──> profile ──> packed alone ──> placed beside its neighbours ──> plan
+    record, the step after it ──> profile ──> packed alone ──> placed next to its neighbours ──> plan
 
 A record is of the structure of the plan that it departed from, with larger sizes or other frees: then its plan is the
 successor; or it is one more variant; or it teaches nothing.
 
-All this runs beside the program. The solvers release the GIL; what holds it comes in pieces of a millisecond or less,
-and between them `Options.step_aside` is called.
+All this runs concurrently with the program. The solvers release the GIL; what holds it comes in pieces of a millisecond
+or less, and between them `Options.step_aside` is called.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
 
 
 def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan:
-    """Pack a profile's blocks, beside the other plans and around what stays."""
+    """Pack a profile's blocks, next to the other plans and around what stays."""
     packer = options.packer
     alone = make_plan(profile, alignment=options.alignment, steps=steps, packer=packer)
     if arena.bottom_last and not neighbours:

@@ -24,14 +24,14 @@ UNPLANNED = -1
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A profile and the placement of its planned blocks. Equal is only what is the same.
+    """A profile and the placement of its planned blocks. Plans are compared by identity.
 
     Attributes
     ----------
     profile
         The step.
     rows
-        Which blocks of the profile are planned, int64 (k,): `Profile.planned`.
+        Which blocks of the profile are planned, int64 (k,): `.Profile.planned`.
     problem
         These blocks as the packer saw them, sizes rounded up to the alignment.
     placement
@@ -61,14 +61,14 @@ class Plan:
 
     @property
     def offset(self) -> IntArray:
-        """Offset of each block of the profile, `UNPLANNED` if it has none, int64 (n,)."""
+        """Offset of each block of the profile, ``UNPLANNED`` if it has none, int64 (n,)."""
         offset = np.full(len(self.profile), UNPLANNED, dtype=np.int64)
         offset[self.rows] = self.placement.offsets
         return offset
 
     @property
     def residents(self) -> IntArray:
-        """Address ranges of the wrapped blocks, which stand between steps too: int64 (m, 2), begin and end."""
+        """Address ranges of the wrapped blocks, which stand between steps too, int64 (m, 2), begin and end."""
         wrapped = self.profile.wrapped[self.rows]
         begin = self.placement.offsets[wrapped]
         return np.column_stack([begin, begin + self.problem.size[wrapped]])

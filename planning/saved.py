@@ -10,7 +10,7 @@ The bytes of the file::
 For each plan, of n requests and k planned blocks, there are the columns of its profile, n numbers each, and then k
 offsets; the header has what belongs to them, and which lane has which plan.
 
-The header says for which backend and alignment the plans were made. Nothing else in it is trusted: every placement is
+The header tells for which backend and alignment the plans were made. Nothing else in it is trusted: every placement is
 validated again when it is read, so a damaged or foreign file cannot make two blocks overlap, and replay checks every
 request as it would with a plan of its own making.
 """

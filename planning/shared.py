@@ -1,8 +1,8 @@
 """Plans that several lanes need: threads that run the same step have it packed once.
 
-Every lane of a pool decides for itself, so eight threads that run one step ask for eight plans at about the same time.
+Every lane of a pool decides for itself, so eight threads that run one step request eight plans at about the same time.
 A plan is known by what it was made of; the first thread that asks makes it, and the others wait for it. It is kept
-while it is among the last `capacity` that were asked for, and these take no more than `MOST_BYTES`.
+while it is among the last `capacity` that were requested, and these take no more than `MOST_BYTES`.
 
 A plan of a step that keeps its results has nothing to do with what else is in the arena, so it fits into that of any
 lane: it is offered to the others, by its step's key, and a thread need not see for itself what another one has seen.

@@ -1,7 +1,7 @@
 """Will it fit? What a function of arrays, or a recorded step, needs at lengths at which it was never run.
 
 ``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
-``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` says
+``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` tells
 ``steps``        profiles of recorded steps; ``ranks``: of one rank of many
 ``laws``         bytes as exact functions of lengths
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits

@@ -39,7 +39,7 @@ Axis = tuple[int, int]
 
 
 def on_device(value: Any) -> bool:
-    """Whether a value is an array of CuPy's."""
+    """Whether a value is a CuPy array."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(value, cupy.ndarray)
 
@@ -99,7 +99,7 @@ def varying(examples: Sequence[Any]) -> frozenset[Axis]:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Which axes of the arguments, as (argument, axis), make each length; and how long they are beside each other."""
+    """Which axes of the arguments, as (argument, axis), make each length; and their proportions."""
 
     axes: tuple[tuple[Axis, ...], ...]
     weight: tuple[int, ...]
@@ -172,7 +172,7 @@ def _array(example: Any, shape: tuple[int, ...], kind: str, seed: int) -> Any:
 
 
 def reduced(examples: Sequence[Any]) -> list[Any]:
-    """Return copies of the examples, small for large ones: long axes as long beside each other as they were, nearly."""
+    """Return copies of the examples, small for large ones: long axes in nearly the same proportions."""
     longest = max(axes_of(examples).values(), default=1)
     ranks = max((sum(n > SHORT for n in value.shape) for value in examples if is_array(value)), default=1)
     most = min(max(int((1 << 18) ** (1 / max(ranks, 1))), 2 * SHORT), longest)

@@ -66,7 +66,7 @@ def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any)
     limit
         The most that a worker has. Dask never starts a task that needs more than every worker has.
     shapes
-        The arguments' shapes, as `Prediction.peak` takes them.
+        The arguments' shapes, as `.Prediction.peak` takes them.
 
     Raises
     ------

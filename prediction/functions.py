@@ -55,7 +55,7 @@ class FunctionPrediction(Prediction):
     model
         The laws for the example's dtypes and options.
     models
-        All laws that it has learnt, by what they are for.
+        All laws that it has learned, by what they are for.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class FunctionPrediction(Prediction):
     def explain(self) -> str:
         """Return the laws as text: what is alive at the fullest moment for long axes, by line."""
         model = self.model
-        learnt = f"learnt from {model.runs} runs in {model.seconds:.1f} s"
+        learned = f"learned from {model.runs} runs in {model.seconds:.1f} s"
         if model.cannot_tell:
-            return f"cannot tell: {model.cannot_tell} ({learnt})"
-        text = [f"{learnt}, and checked on three shapes more"]
+            return f"cannot tell: {model.cannot_tell} ({learned})"
+        text = [f"{learned}, and checked on three shapes more"]
         if tied := [self._members(axes, " = ") for axes in model.lengths.axes if len(axes) > 1]:
             text[0] += f"; one length: {', '.join(tied)}"
         far = [100_000 * weight for weight in model.lengths.weight]
@@ -94,7 +94,7 @@ class FunctionPrediction(Prediction):
         live, _, lines = best.at(far)
         about = "up to a rounding, " if best.rounds else ""
         formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
-        text.append(f"{about}beside its arguments: {formulas[0]} bytes" if live else "it asks for no arrays")
+        text.append(f"{about}besides its arguments: {formulas[0]} bytes" if live else "it takes no arrays")
         by_line = dict(zip(best.lines, formulas[2:], strict=True))
         text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
         return "\n".join([*text, NOT_SEEN])
@@ -147,13 +147,13 @@ class FunctionPrediction(Prediction):
         if unseen:
             live = max(live - sum(lines.pop(line, 0) for line in unseen), results)
             why = why or (
-                f"NumPy computes in place from 256 KiB on, and {unseen[0]} asked for no such block in any run, as it "
+                f"NumPy computes in place from 256 KiB on, and {unseen[0]} allocated no such block in any run, as it "
                 "will here"
             )
         return Peak.of(given, live, results, lines, why)
 
     def _beyond(self, model: Model, lengths: Sequence[int], asked: Sequence[int]) -> str:
-        """Say how some lengths differ from all that were tried, so that the laws tell nothing of them."""
+        """Tell how some lengths differ from all that were tried, so that the laws tell nothing of them."""
         for small, large in model.below:
             if lengths[small] > lengths[large]:
                 return (
@@ -167,7 +167,7 @@ class FunctionPrediction(Prediction):
         return ""
 
     def _run(self, wanted: Sequence[Any], options: Mapping[str, Any], given: int, why: str) -> Peak:
-        """Run the function at these very shapes, which are no larger than those learnt from."""
+        """Run the function at these very shapes, which are no larger than those learned from."""
         try:
             found = run(self.function, arrays(self.examples, wanted), options)[0]
         except Exception as error:  # any: it is the user's function
@@ -198,7 +198,7 @@ def predict(
     Parameters
     ----------
     function
-        Any function of NumPy's arrays, or of CuPy's. What it does beside returning, it does in every run.
+        Any function of NumPy or CuPy arrays. Side effects occur in every run.
     example_arrays
         Its arguments. Their dtypes, ranks, values and the order of their lengths are examples. Sizes are chosen, and
         the arrays are never changed.
@@ -210,12 +210,12 @@ def predict(
 
     Returns
     -------
-    An object that tells the peak at any shapes: `Prediction`.
+    An object that tells the peak at any shapes: `.Prediction`.
 
     Notes
     -----
-    What C libraries take with malloc beside their arrays (LAPACK's workspaces) is not counted, nor what other processes
-    take. A switch of the algorithm at a size beyond those tried cannot be seen either.
+    What C libraries take with malloc besides their arrays (LAPACK's workspaces) is not counted, nor what other
+    processes take. A switch of the algorithm at a size beyond those tried cannot be seen either.
 
     Each axis of the arguments is a length of its own, as long as the function takes such arrays; else axes of equal
     length in the example are tied: ``x @ y`` has three lengths. Short axes are fixed, and learned again at other
@@ -227,7 +227,7 @@ def predict(
     It cannot tell where
 
     - sizes depend on values (``x[x > 0]``, iterations until something converges), or are rounded to others, as in
-      `scipy.signal.fftconvolve`;
+      ``scipy.signal.fftconvolve``;
     - a line's blocks were below 256 KiB in all runs in which the laws hold, also of long and narrow arrays, would not
       be here, and are 1 % or more of all;
     - learning takes too long, or calls with equal lengths differ: caches, lists that grow;

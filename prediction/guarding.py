@@ -1,4 +1,4 @@
-"""A guard before a call: what it will need, against what there is, before it asks for its first byte.
+"""A guard before a call: what it will need, against what there is, before it requests its first byte.
 
 ::
 
@@ -9,7 +9,7 @@
     most at analysis.py:12 correlate; at most 16,400 of x[0] fit
 
 The first call with arguments of `SMALL` bytes or more learns the laws (`stowplan.prediction.predict`), or reads what an
-earlier process has learnt. A call at shapes not seen yet is recorded; if its peak is more than `WRONG` beside the
+earlier process has learned. A call at shapes not seen yet is recorded; if its peak is off by more than `WRONG` from the
 prediction, the laws are dropped, with a warning.
 """
 
@@ -58,7 +58,7 @@ def guard(
     Parameters
     ----------
     memory
-        What the call may ask for: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``.
+        What the call may request: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``.
     chunks
         An axis of the first array. A call that does not fit warns with the largest chunk along it, and goes on.
     learning_seconds
@@ -72,11 +72,11 @@ def guard(
     Warns
     -----
     RuntimeWarning
-        By the function: it does not fit, with `chunks`; or the laws were wrong by more than 2 % and are dropped.
+        By the function: it does not fit, with ``chunks``; or the laws were wrong by more than 2 % and are dropped.
 
     Notes
     -----
-    The first call runs the function some 20 times on small arrays before: what it does beside returning, it does as
+    The first call runs the function some 20 times on small arrays before: side effects occur as
     often. Where it cannot tell, the lower bound is compared. Laws are kept in ``stowplan/predict`` of the user's cache
     directory (``XDG_CACHE_HOME``), by the code of the function and of those it calls in its module, and by versions.
 
@@ -112,7 +112,7 @@ def guard(
 
 
 class _Guard:
-    """What a guarded function has learnt: predictions by kinds of arguments, peaks by shapes."""
+    """What a guarded function has learned: predictions by kinds of arguments, peaks by shapes."""
 
     def __init__(
         self,
@@ -196,8 +196,8 @@ class _Guard:
             with suppress(OSError):
                 cache_file(self._function, kind).unlink()
             warnings.warn(
-                f"stowplan predicted {human_bytes(peak.asked)} for {self._function.__name__}, and it asked for "
-                f"{human_bytes(found.peak)}: what was learnt is dropped",
+                f"stowplan predicted {human_bytes(peak.asked)} for {self._function.__name__}, and it allocated "
+                f"{human_bytes(found.peak)}: what was learned is dropped",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -239,7 +239,7 @@ def _limits() -> list[tuple[str, int]]:
 
 
 def cache_file(function: Callable[..., Any], kind: str) -> Path:
-    """Return the file for what was learnt of a function with such arguments."""
+    """Return the file for what was learned of a function with such arguments."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
     return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"

@@ -40,7 +40,7 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
     memory
         Bytes that the arena may have.
     how
-        Alignment, planner, time limit and threads, as for `stowplan.planning.make_plan`.
+        Alignment, planner, time limit and threads, as for ``stowplan.planning.make_plan``.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def largest_batch(model: StepPrediction, memory: int, **how: Any) -> tuple[int, 
 
 @dataclass(frozen=True)
 class ScheduledStep:
-    """The predicted step at a batch size: its lean schedule, which costs no time, and the one asked for."""
+    """The predicted step at a batch size: its lean schedule, which costs no time, and the one requested."""
 
     batch: int
     graph: StepGraph
@@ -77,7 +77,7 @@ class ScheduledStep:
 
     @property
     def extra_share(self) -> float:
-        """Extra time of the schedule asked for, as a share of the step's; 0 if the graph has no seconds."""
+        """Extra time of the schedule requested, as a share of the step's; 0 if the graph has no seconds."""
         step = float(self.graph.seconds.sum())
         return self.scheduled.extra_seconds / step if step else 0.0
 
@@ -85,7 +85,7 @@ class ScheduledStep:
 def predict_schedules(
     model: GraphModel, batch: int, *, solver: str = "auto", time_limit: float | None = None, threads: int = 1
 ) -> ScheduledStep:
-    """Find the lean schedule of the step at a batch size, and the one with the least peak (`solve.least`)."""
+    """Find the lean schedule of the step at a batch size, and the one with the least peak."""
     graph = model.at(batch)
     lean = schedule(graph, solver="lean")
     found = least(graph, solver=solver, time_limit=time_limit, threads=threads)
@@ -114,9 +114,9 @@ def largest_scheduled_batch(
     retained
         Bytes that the program keeps from step to step; None: the resident values of each batch's step.
     solver, time_limit, threads
-        Passed on to `stowplan.scheduling.solve.schedule`; the time limit is each call's.
+        Passed on to `stowplan.scheduling.schedule`; the time limit is each call's.
     progress
-        Called with each batch that a solver is asked for.
+        Called with each batch for which a solver runs.
 
     Returns
     -------

@@ -15,7 +15,7 @@ lengths is that of the moment that has most alive there. A law that misses a sha
 or a page, rounds (``n // 2``): such moments are predicted one unit and a page further, and so are never low.
 
 Counts alone decide what runs: bytes and requests. If that takes longer than it may, the clock ends it, and it cannot
-tell. Blocks that were below 256 KiB in all runs, and would not be at the lengths that are asked for, it cannot tell.
+tell. Blocks that were below 256 KiB in all runs, and would not be at the lengths that are requested, it cannot tell.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _Trial:
     repeats: int = 1
 
     def model(self) -> tuple[Model, bool]:
-        """Learn the laws of the lengths; and say whether nothing but a shape that meets none is in the way."""
+        """Learn the laws of the lengths; and tell whether nothing but a shape that meets none is in the way."""
         doublings, found = self.climbed()
         steady, why = self.steadied(self.grid(doublings).base, found)
         model, unseen = steady.sampled(doublings, once=bool(why))
@@ -288,7 +288,7 @@ class _Trial:
     def sampled(self, doublings: int, once: bool) -> tuple[Model, str]:
         """Learn from a lattice and its checks, at double lengths again while a law misses one, unless only ``once``.
 
-        Return the model, which says what misses a check, and what no run can see.
+        Return the model, which tells what misses a check, and what no run can see.
         """
         grid = self.grid(doublings)
         runs = [self.run(point)[-1] for point in grid.points]
@@ -356,7 +356,7 @@ def _clock() -> float:
 
 
 def _unseen(found: Run, given: int) -> str:
-    """Say that much memory is taken beside the arrays that the recorder sees, if it is."""
+    """Return a note that much memory is taken besides the arrays that the recorder sees, if it is."""
     if found.foreign:
         return "its result lies in memory that NumPy has not allocated, which is not seen"
     counted = int(found.profile.size.sum())
@@ -364,7 +364,7 @@ def _unseen(found: Run, given: int) -> str:
     if found.touched - 2 * counted <= max(ENOUGH // 2, (given + found.peak) // 64):
         return ""
     return (
-        f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it asked for have "
+        f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it allocated have "
         f"{human_bytes(counted)}: a C library takes the rest (LAPACK's workspaces are such), which is not counted"
     )
 
@@ -411,7 +411,7 @@ def _small(grid: Grid, runs: list[Run]) -> tuple[tuple[str, ...], Laws]:
 
 
 def _requests(runs: list[Run]) -> list[Any]:
-    """Return each run's requests in order, if all ask for and free the same blocks; or else each line's fullest one.
+    """Return each run's requests in order, if all request and free the same blocks; or else each line's fullest one.
 
     A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no law.
     """

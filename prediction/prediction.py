@@ -1,7 +1,7 @@
 """Will it fit? One answer, `Prediction`, from two sources: a function of arrays, or recorded steps.
 
 ===============================  ==================================================================================
-source                           learnt from
+source                           learned from
 ===============================  ==================================================================================
 a function (`predict`)           runs on small arrays (`functions`)
 profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`steps`)
@@ -31,8 +31,12 @@ class Peak:
 
     Attributes
     ----------
-    arguments, results, temporaries
-        Bytes: of arrays given; of results, and what it keeps; of everything else.
+    arguments
+        Bytes of the arrays given.
+    results
+        Bytes of the results, and of what the call keeps.
+    temporaries
+        Bytes of everything else.
     lines
         Bytes by the line that asked, the most first; without the arguments.
     cannot_tell
@@ -48,18 +52,18 @@ class Peak:
 
     @classmethod
     def of(cls, arguments: int, live: int, results: int, lines: Mapping[str, int], why: str = "") -> Peak:
-        """Return what has ``live`` bytes alive beside its arguments."""
+        """Return what has ``live`` bytes alive besides its arguments."""
         ranked = dict(sorted(lines.items(), key=lambda item: -item[1]))
         return cls(arguments, results, live - results, ranked, why)
 
     @property
     def line(self) -> str:
-        """The line that asked for most of what is alive, beside the arguments; empty if nothing is."""
+        """The line that requested most of what is alive, besides the arguments; empty if nothing is."""
         return next(iter(self.lines), "")
 
     @property
     def asked(self) -> int:
-        """Bytes that the call itself asks for: without the arguments."""
+        """Bytes that the call itself allocates, without the arguments."""
         return self.results + self.temporaries
 
     @property
@@ -100,7 +104,7 @@ class Prediction(ABC):
 
     @abstractmethod
     def explain(self) -> str:
-        """Return as text how it was learnt, and what is alive at the fullest moment, by line."""
+        """Return as text how it was learned, and what is alive at the fullest moment, by line."""
 
     @abstractmethod
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:

@@ -1,4 +1,4 @@
-"""``@pytest.mark.peak("200 MiB")``: the test fails if its arrays have more alive at once, and says which line asked.
+"""``@pytest.mark.peak("200 MiB")``: the test fails if its arrays have more alive at once, and tells which line asked.
 
 The limit is on the live peak of NumPy's arrays, on the test's thread and those that it starts, from its call on;
 fixtures are not counted. The message has the planned peak, too: what the test's blocks would need in one arena. Loaded

@@ -58,7 +58,7 @@ class RankModel:
     models: Mapping[int, StepPrediction]
 
     def cannot_tell(self, shape: Shape) -> str:
-        """Say which laws nothing has checked at a shape; nothing if all were."""
+        """Tell which laws nothing has checked at a shape; nothing if all were."""
         if shape.get(LAYERS, 0) not in self.models:
             given = " and ".join(map(str, self.models))
             return f"nothing checks that {LAYERS} add as much each, from {given} of them"

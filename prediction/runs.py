@@ -51,7 +51,7 @@ class Run:
     others
         Requests of other threads.
     touched
-        Bytes of fresh pages that its thread touched; 0 where the system does not say.
+        Bytes of fresh pages that its thread touched; 0 where the system does not tell.
     foreign
         Whether a result lies in memory that the array library has not allocated.
     lazy
@@ -81,7 +81,7 @@ class Run:
         return [names[site] for site in self.profile.site.tolist()]
 
     def blocks(self) -> dict[str, int]:
-        """Return the bytes of the largest block that each line asked for."""
+        """Return the bytes of the largest block that each line requested."""
         names = (*self.profile.sites, "")
         largest = np.zeros(len(names), dtype=np.int64)
         np.maximum.at(largest, self.profile.site, self.profile.size)
@@ -171,7 +171,7 @@ def _pages() -> int:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether arrays among a result lie in memory of other code: compiled by Numba, say."""
+    """Whether arrays among a result lie in memory of other code: compiled by Numba, for instance."""
     if isinstance(value, (tuple, list)):
         return any(_is_foreign(one) for one in value)
     if not isinstance(value, np.ndarray) or not value.nbytes:

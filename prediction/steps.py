@@ -11,7 +11,7 @@ other numbers       constant * words**1 * ranks**-1  one, and for each number an
 
 Activations grow with the batch, parameters and their gradients do not. An array's size is the product of its
 dimensions, so that its logarithm is affine in theirs, with whole powers: the profiles that it is not made of check
-them. Numbers that repeat blocks (layers) are not among these: see `stowplan.prediction.ranks`. Lifetimes, streams and
+them. Numbers that repeat blocks (layers) are not among these: see ``stowplan.prediction.ranks``. Lifetimes, streams and
 call sites are those of the largest profile. O(blocks * profiles).
 """
 
@@ -53,10 +53,14 @@ class StepPrediction(Prediction):
 
     Attributes
     ----------
-    shape, reference
-        The shape with the largest blocks, and its profile.
-    laws, names
-        The laws of the blocks' sizes, and the numbers that they are laws of.
+    shape
+        The shape with the largest blocks.
+    reference
+        The profile of that shape.
+    laws
+        The size formulas of the blocks.
+    names
+        The dimension sizes in the formulas.
     matched
         Number of blocks requested at the smallest batch, too. One that was not is assumed to grow in proportion.
     batches
@@ -148,9 +152,9 @@ def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
     Raises
     ------
     ProfileError
-        There are too few; the steps differ in their requests (by more than `MOST_DIFFERENT` of them, if the batch is
+        There are too few; the steps differ in their requests (by more than ``MOST_DIFFERENT`` of them, if the batch is
         the only number); the shapes do not tell the effects of two numbers apart; or a profile's sizes follow no such
-        law, by more than `TOLERANCE` of its bytes.
+        law, by more than ``TOLERANCE`` of its bytes.
     """
     batches: tuple[int, ...] = ()
     names: tuple[str, ...] = ("batch",)
@@ -240,7 +244,7 @@ def not_checked(
     name: Callable[[int], str],
     batches: Sequence[int],
 ) -> str:
-    """Say which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
+    """Tell which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
     if checked.all():
         return ""
     k = int(np.where(checked, -1, size).argmax())

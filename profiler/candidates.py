@@ -1,4 +1,4 @@
-"""Candidate steps: the loops of a program, what each asks for and holds, and which of them is the step.
+"""Candidate steps: the loops of a program, what each requests and holds, and which of them is the step.
 
 The step is the loop that a person would name. It is looked for from outside to inside::
 
@@ -10,13 +10,13 @@ The step is the loop that a person would name. It is looked for from outside to 
         while residual > least:
 
 1. Of the outermost loops, the one that was running at the program's peak, if a pass of it held `NOTABLE` of that, and
-   it asks for `NOTABLE` of all bytes; else the one that asks for most.
-2. A ``for`` or ``while`` in it takes its place, where it makes at least `SELDOM` passes in a row and asks for `NEARLY`
-   all that the outer one asks for; and where the outer loop's pass holds little else while it runs, or the outer loop
+   it requests `NOTABLE` of all bytes; else the one that requests most.
+2. A ``for`` or ``while`` in it takes its place, where it makes at least `SELDOM` passes in a row and requests `NEARLY`
+   all that the outer one requests; and where the outer loop's pass holds little else while it runs, or the outer loop
    itself makes fewer than `SELDOM` passes in a row. A library's loop takes the place of a user's own only in the latter
    case.
 
-Where call sites are not recorded, or little was asked for in loops of Python, steps are found from the sizes of the
+Where call sites are not recorded, or little was requested in loops of Python, steps are found from the sizes of the
 requests alone (profiler/core/step_finder.hpp). Then the step is the one that covers most bytes, or a shorter one that
 covers nearly as much.
 """
@@ -56,11 +56,11 @@ class StepCandidate:
     start
         Requests of the program before the profile's run.
     passes
-        How often the step came.
+        How often the step ran.
     times
         How often with just the profile's requests.
     requests, bytes
-        Shares of all requests, and of all the bytes asked for, that lie in it; 0 to 1.
+        Shares of all requests, and of all the bytes requested, that lie in it; 0 to 1.
     peak
         The most bytes alive of one run's own requests.
     of_peak
@@ -108,7 +108,7 @@ class Measured:
 
 
 def measure(log: ProgramLog, node: LoopNode, requests: int, size: int) -> Measured:
-    """Return the figures of a loop that asks for so many blocks and bytes in all."""
+    """Return the figures of a loop that requests so many blocks and bytes in all."""
     fullest = int(log.alive.argmax())
     is_under_way = bool(((node.starts <= fullest) & (fullest < node.ends)).any())
     of_peak = held(log, node, np.arange(len(log)) == fullest) if is_under_way else 0
@@ -116,7 +116,7 @@ def measure(log: ProgramLog, node: LoopNode, requests: int, size: int) -> Measur
 
 
 def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
-    """Return the loop that is the step; None if there is none. The module says how."""
+    """Return the loop that is the step; None if there is none. The module docstring tells how."""
     often = [loop for loop in loops if loop.node.passes >= LEAST_PASSES]
     if not often:
         return None

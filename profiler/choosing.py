@@ -17,7 +17,7 @@ from .recorded import profile_of
 from .steps import MOST_TURNS
 
 ENOUGH = 0.5
-"""Share of all bytes that loops ask for; where it is less, steps are found from the sizes, too."""
+"""Share of all bytes that loops request; where it is less, steps are found from the sizes, too."""
 
 
 def candidates_of(watch: StepWatch, sites: CallSites | None, program: Program) -> list[StepCandidate]:

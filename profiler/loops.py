@@ -2,7 +2,7 @@
 
 ::
 
-    for batch in batches:         for    each pass runs the body; `batches` is asked for before the first
+    for batch in batches:         for    each pass runs the body; `batches` is evaluated before the first
         while error > least:      while  each pass runs the test and the body
             error = improve()            <- a request made here lies in both, the outermost first
     [f(x) for x in xs]            a comprehension is a loop, too

@@ -11,7 +11,7 @@ the second one stands behind the first in the code, the program has gone on. If 
 place, the innermost loop around both has made another pass; or, where there is none, a loop of the frames that have
 called it.
 
-Only what one instruction asked for twice is in doubt: NumPy's functions may ask more than once, and ``sum(arrays)``
+Only what one instruction requested twice is in doubt: NumPy's functions may ask more than once, and ``sum(arrays)``
 does. The instruction ran twice if it calls no function and a block was freed between the two requests; or if there are
 more than two such requests in a row, on average, and not always as many. A function whose requests all lie in a loop of
 its own is in doubt, too: it was called again, from a loop around the call, or its loop goes on. Then sizes tell: passes
@@ -39,7 +39,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 """Code and place of each frame, the outermost first: `CallSites.frames`."""
 
 LEAST_SHARE = 0.05
-"""Loops that ask for less of all bytes are left out, if they do not contain the program's peak."""
+"""Loops that request less of all bytes are left out, if they do not contain the program's peak."""
 
 MOST_PERIOD = 512
 """Passes that one call of a function may be found to make, where sizes tell."""
@@ -210,7 +210,7 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
 
 
 def _tell_calls_by_sizes(log: ProgramLog, node: LoopNode) -> None:
-    """Divide the passes of a loop among those of the user's loop that calls its function, if that asks for no more."""
+    """Divide the passes of a loop among those of the user's loop that calls its function, if that requests no more."""
     outer = node.parent
     if outer is None or len(outer.frames) != len(node.frames) - 1 or outer.passes != 1 or not outer.is_users:
         return
@@ -271,7 +271,7 @@ def _is_of_one_call(stack: IntArray, again: npt.NDArray[np.bool_]) -> npt.NDArra
 
 
 def held(log: ProgramLog, node: LoopNode, during: npt.NDArray[np.bool_] | None = None) -> int:
-    """Return the most bytes that a pass of a loop has alive of its own: of blocks that were asked for in the same pass.
+    """Return the most bytes that a pass of a loop has alive of its own: of blocks that were requested in the same pass.
 
     Parameters
     ----------

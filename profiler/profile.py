@@ -61,25 +61,27 @@ class Profile:
     Attributes
     ----------
     size
-        Bytes that were asked for.
+        Bytes that were requested.
     start
         Tick of the allocation, ``0 <= start < period``, rising.
     end
         Tick of the free: above ``start``, at most ``start + period``. From ``period`` on: a wrapped block, freed at
-        tick ``end - period`` of the following step. `ESCAPED` (-1): not freed by the end of the following step.
+        tick ``end - period`` of the following step. ``ESCAPED`` (-1): not freed by the end of the following step.
     stream
-        The stream that the block was asked for on; 0 on the host. Zeros if not given.
-    alloc_ns, free_ns
-        Wall clock of the allocation and of the free, in nanoseconds since the epoch; `UNKNOWN_NS` (-1) if not known.
+        The stream that the block was requested on; 0 on the host. Zeros if not given.
+    alloc_ns
+        Wall clock of the allocation, in nanoseconds since the epoch; ``UNKNOWN_NS`` (-1) if not known.
+    free_ns
+        The same of the free.
     period
         Length of the step in ticks.
     site
-        Call site of each request, int32 (n,): a row of `sites`; `UNKNOWN_SITE` (-1) if not recorded.
+        Call site of each request, int32 (n,): a row of ``sites``; ``UNKNOWN_SITE`` (-1) if not recorded.
     sites
         Call sites, each once: ``"file:line function"``.
     alive
         The most bytes that the whole program had alive from each request to the next: older, escaped and planned
-        blocks, and those of other threads; `UNKNOWN_BYTES` (-1) if not recorded. As in the repetition of the step, if
+        blocks, and those of other threads; ``UNKNOWN_BYTES`` (-1) if not recorded. As in the repetition of the step, if
         there was one.
     program
         Counts of the recording that the step is of; None if not known.
@@ -187,7 +189,7 @@ class Profile:
 
     @property
     def planned(self) -> npt.NDArray[np.bool_]:
-        """Which blocks a plan places, bool (n,): all but the escaped ones, on the stream that asks for most bytes.
+        """Which blocks a plan places, bool (n,), which are all but the escaped ones, on the stream of the most bytes.
 
         Only one stream is planned: between streams nothing is known of the order in which an address is used.
         """
@@ -201,7 +203,7 @@ class Profile:
         return has_begun & ((tick < self.end) | self.escaped) | (tick < self.end - self.period)
 
     def same_blocks(self, other: Profile) -> bool:
-        """Whether both steps ask for and free the same blocks in the same order, whenever they do it."""
+        """Whether both steps request and free the same blocks in the same order, whenever they do it."""
         return self.period == other.period and all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("size", "start", "end", "stream")
@@ -209,7 +211,7 @@ class Profile:
 
     @property
     def planned_peak(self) -> int:
-        """Most bytes, as asked for, that the planned blocks have alive at once."""
+        """Most bytes, as requested, that the planned blocks have alive at once."""
         live = self.live_bytes()
         return int(live.max()) if len(live) else 0
 
@@ -236,8 +238,8 @@ class Profile:
     def unplanned_bytes(self) -> IntArray | None:
         """Bytes of older and escaped blocks at each tick, int64 (period + 1,); None if they were not recorded.
 
-        Older ones are what is left of `alive`, and follow it from request to request. The last entry is of the moment
-        before the first tick, as far as `Program.before` knows it.
+        Older ones are what is left of ``alive``, and follow it from request to request. The last entry is of the moment
+        before the first tick, as far as ``Program.before`` knows it.
         """
         if not len(self) or (self.alive < 0).any():
             return None
@@ -395,7 +397,7 @@ class Profile:
         start, end
             Ticks, int64 (k,).
         gaps
-            int64 (m, 3): position in `rows`, start and end of the gap of each wrapped block.
+            int64 (m, 3): position in ``rows``, start and end of the gap of each wrapped block.
         """
         start, end = self.start[rows], self.end[rows]  # copies
         wrapped = np.flatnonzero(end > self.period)
@@ -413,7 +415,7 @@ class Profile:
         Raises
         ------
         FormatError
-            As `stowplan.minimalloc.read`, or a block has gaps that a profile cannot hold.
+            As ``stowplan.minimalloc.read``, or a block has gaps that a profile cannot hold.
         """
         from .. import minimalloc
 

@@ -22,9 +22,11 @@ class Holder(NamedTuple):
     Attributes
     ----------
     site
-        As in `Profile.sites`; empty where it was not recorded.
-    blocks, bytes
-        Alive then.
+        As in ``Profile.sites``; empty where it was not recorded.
+    blocks
+        How many blocks were live then.
+    bytes
+        How many bytes were live then.
     """
 
     site: str
@@ -42,20 +44,26 @@ class Program:
         Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory), ``"PyTorch on CUDA"``.
     small
         Requests below this many bytes were not recorded.
-    requests, bytes
-        All that were recorded.
+    requests
+        How many requests were recorded.
+    bytes
+        The bytes of these.
     live_peak
-        The most bytes alive at once.
+        The most bytes that were live at once.
     steps
         Steps found or marked, and finished.
     repeats
-        Those of them that asked for what the profile's step asks for.
-    step_requests, step_bytes
-        What lies in steps.
-    other_requests, other_bytes
-        What other threads asked for. It lies in no step.
+        Those of them that requested what the profile's step requests.
+    step_requests
+        How many requests lie in steps.
+    step_bytes
+        The bytes of these.
+    other_requests
+        How many requests came from other threads. These lie in no step.
+    other_bytes
+        The bytes of these.
     turns
-        Steps that the profile covers: more than 1 if the loop rotates its arrays. `repeats` counts single steps.
+        Steps that the profile covers: more than 1 if the loop rotates its arrays. ``repeats`` counts single steps.
     threads
         Whether the requests of other threads were seen.
     reserved
@@ -63,7 +71,7 @@ class Program:
     before
         Bytes alive when a trace that is read as one step began; 0 where that is not known.
     holders
-        What held `live_peak`, at the first of its moments, the most bytes first; empty where that was not recorded.
+        What held ``live_peak``, at the first of its moments, the most bytes first; empty where that was not recorded.
     """
 
     library: str = ""
@@ -85,7 +93,7 @@ class Program:
 
     @property
     def coverage(self) -> tuple[float, float]:
-        """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was asked for."""
+        """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was requested."""
         return self.step_requests / max(self.requests, 1), self.step_bytes / max(self.bytes, 1)
 
     def as_header(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class ProgramLog:
     def of_segments(cls, segments: list[tuple[tuple[Any, ...], int]]) -> ProgramLog:
         """Put together what `StepWatch.segments` returns, and leave that empty: it may be large.
 
-        A segment's frees say how many segments ago a block was asked for.
+        A segment's frees tell how many segments ago a block was requested.
         """
         first: dict[int, int] = {}  # by a segment's number among all: the number of its first request here
         events, site, alive, before, gaps = [], [], [], [], []
@@ -127,7 +127,7 @@ class ProgramLog:
 
     @cached_property
     def live_before(self) -> IntArray:
-        """The bytes alive before each request, of blocks that were asked for in the log, int64 (n,)."""
+        """The bytes alive before each request, of blocks that were requested in the log, int64 (n,)."""
         size = self.size[self.events["request"].astype(np.int64)]
         total = np.cumsum(np.where(self.events["kind"] == ALLOCATE, size, -size))
         return total[self.position] - self.size

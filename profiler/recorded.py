@@ -62,7 +62,7 @@ def profile_of(step: Recorded, following: Recorded, names: Sequence[str]) -> tup
 def noted(
     profile: Profile, site: npt.NDArray[np.int32], alive: npt.NDArray[np.int64], names: Sequence[str]
 ) -> Profile:
-    """Add to a step's profile what its events do not say: call sites, and the most alive, where they are known."""
+    """Add to a step's profile what its events do not tell: call sites, and the most alive, where they are known."""
     if len(alive) == len(profile):
         profile = replace(profile, alive=alive)
     if not names or len(site) != len(profile):

@@ -1,7 +1,7 @@
 """Pair the requests of two steps that differ in a few requests.
 
-The same program asks for slightly different blocks at different batch sizes: NumPy, for one, computes ``a * b + c`` in
-the memory of ``a * b`` if that temporary has 256 KiB or more, and asks for another block if it has less::
+The same program requests slightly different blocks at different batch sizes: NumPy, for one, computes ``a * b + c`` in
+the memory of ``a * b`` if that temporary has 256 KiB or more, and requests another block if it has less::
 
     batch 2     2048   200704   200704   4   200704            200704
                  |       |        |      |      -                |

@@ -1,7 +1,7 @@
 """Make the profile of a step from its log and the log of the step after it.
 
 A step's log holds its requests in order, and the frees between them: of blocks of the same step, and of blocks of the
-steps before. Two steps that ask for the same sizes in the same order are *equal*; the second one shows where the
+steps before. Two steps that request the same sizes in the same order are *equal*; the second one shows where the
 wrapped blocks of the first end. The profile's clock runs round the circle of one step::
 
     requests      a0      a1              a2
@@ -58,7 +58,7 @@ class StepLog:
         return np.ascontiguousarray(self.events["stream"][self.events["kind"] == ALLOCATE])
 
     def equals(self, other: StepLog) -> bool:
-        """Whether both steps asked for the same sizes, on the same streams, in the same order."""
+        """Whether both steps requested the same sizes, on the same streams, in the same order."""
         return np.array_equal(self.requested, other.requested) and np.array_equal(self.streams, other.streams)
 
     def alone(self) -> StepLog:
@@ -69,7 +69,7 @@ class StepLog:
         """Return how many copies of each block overlap if the step repeats, int64 (n,).
 
         A block that is freed before its successor is requested needs one; one that is alive until the fourth successor
-        is there (a loop that rotates its arrays) needs five. 0: no free was logged.
+        exists (a loop that rotates its arrays) needs five. 0: no free was logged.
         """
         n = len(self.requested)
         kind = self.events["kind"].astype(np.int64)
@@ -83,7 +83,7 @@ class StepLog:
     def times(self, steps: int) -> StepLog:
         """Return the log of as many steps like this one, taken as one.
 
-        A loop that holds its result until the next one is there asks for two places: two steps have room for
+        A loop that holds its result until the next one exists needs two places: two steps have room for
         both.
         """
         n = len(self.requested)
@@ -125,7 +125,7 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
 
     If the following step repeats this one, it shows where wrapped blocks end, and which blocks escape. A block freed
     within the step in both logs lives until the later of the two frees. A block that is still alive when the following
-    step asks for its successor cannot have one place in a repeating plan: it counts as escaped.
+    step requests its successor cannot have one place in a repeating plan: it counts as escaped.
 
     If the following step is another one (evaluation after training), blocks alive at the end of this step are assumed
     to live until their successors are requested: they keep their places round the whole circle.

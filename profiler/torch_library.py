@@ -1,7 +1,7 @@
 """The libraries that put PyTorch's CPU tensors under five C functions: compiled on first use, and kept.
 
 A program in C++ fits one version of PyTorch, so the sources ship, ``torch_cpu_allocator.cpp`` and, for recorders,
-``torch_operators.cpp``. They are compiled against the PyTorch that is there: some seconds, once, without ninja or
+``torch_operators.cpp``. They are compiled against the PyTorch that is installed: some seconds, once, without ninja or
 setuptools. A library is kept as ::
 
     $XDG_CACHE_HOME or ~/.cache / stowplan / torch-VERSION-DIGEST / torch_cpu_allocator.so
@@ -11,7 +11,7 @@ needed. It gets its name by a rename, so that processes may compile at the same 
 is compiled again. Where nothing can be kept there, it is compiled in a temporary folder, by each process. Once loaded,
 it stays for the life of the process.
 
-PyTorch is imported when a library is asked for.
+PyTorch is imported when a library is requested.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ L = TypeVar("L", bound="TorchLibrary")
 
 
 class TorchLibrary:
-    """A loaded library, with an allocator of PyTorch's CPU tensors in it: one of each kind in a process.
+    """A loaded library, with an allocator of CPU tensors in it: one of each kind in a process.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class TorchLibrary:
 
     @property
     def installed(self) -> bool:
-        """Whether PyTorch asks for memory here."""
+        """Whether PyTorch requests memory here."""
         return bool(self._library.stow_torch_installed())
 
 

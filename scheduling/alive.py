@@ -1,6 +1,6 @@
 """The values alive at the fullest moment of a scheduled step.
 
-The simulator says how many bytes that are, and when: while the operator at a position runs, or one that runs again for
+The simulator tells how many bytes that are, and when: while the operator at a position runs, or one that runs again for
 it. Here the step is gone through once, value by value, up to that moment::
 
     before a position    values are evicted or fetched
@@ -8,8 +8,8 @@ it. Here the step is gone through once, value by value, up to that moment::
     the operator         unpacks what it reads; its results come
     after it             values without later readers go, values to be dropped or packed go or shrink
 
-What is there then, the workspace of what runs, and the copies that a rerun makes of what is there already, add up to
-the peak. O(n + m + k) for k reads and writes, those of reruns included, beside one evaluation.
+What exists then, the workspace of what runs, and the copies that a rerun makes of what exists already, add up to
+the peak. O(n + m + k) for k reads and writes, those of reruns included, in addition to one evaluation.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Alive:
     again
         Whether it is one that runs again.
     storages
-        (value that has the storage, bytes of it that are there), most bytes first; without the resident ones.
+        (value that has the storage, bytes of it that exist), most bytes first; without the resident ones.
     workspace
-        Bytes of the operator's own, and of copies that it makes, running again, of values that are there.
+        Bytes of the operator's own, and of copies that it makes, running again, of values that exist.
     """
 
     operator: int
@@ -60,7 +60,7 @@ def alive_at_peak(graph: StepGraph, schedule: Schedule, rates: Rates | None = No
 
 
 class _Walk:
-    """What is there while a step goes on."""
+    """What exists while a step goes on."""
 
     def __init__(self, graph: StepGraph, schedule: Schedule, rates: Rates) -> None:
         self.graph, self.schedule = graph, schedule
@@ -148,7 +148,7 @@ class _Walk:
 
 
 def floor_of(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> str:
-    """Say what makes a schedule's peak, and what would lower it, as a clause: for a schedule with the least peak.
+    """Tell what makes a schedule's peak, and what would lower it, as a clause: for a schedule with the least peak.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def floor_of(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     text = (
         f"the least is reached where {graph.label[found.operator] or f'operator {found.operator}'} runs"
         f"{' again' if found.again else ''}, with {human_bytes(found.workspace)} of workspace and {human_bytes(used)} "
-        f"that it reads and writes, beside {human_bytes(beside)} in {len(others)} other value{'s' * (len(others) != 1)}"
+        f"that it reads and writes, and {human_bytes(beside)} in {len(others)} other value{'s' * (len(others) != 1)}"
     )
     if others:
         text += f" (the largest: {graph.name[others[0][0]] or f'value {others[0][0]}'}, {human_bytes(others[0][1])})"

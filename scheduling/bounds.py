@@ -16,7 +16,7 @@ alive, and the peak is at least the sum of such storages and i's workspace.
 *Schedules.* Whatever its way, a storage stays, unpacked, from its first writer to the last use in the phase that wrote
 it, or by the program; and results are KEPT. Without phases it may be gone between any two uses, if its writers are
 repeatable. So of the storages above the same holds in every schedule. What i itself
-reads or writes is there, too, while it runs, recomputed, unpacked or fetched as it may be.
+reads or writes exists, too, while it runs, recomputed, unpacked or fetched as it may be.
 
 At the end all results are alive. The bounds are the greatest of these sums. O(n (n + d + m) / 8) bytes of bit sets for
 n operators, d dependencies and m values: 0.1 s for 3,000 operators.

@@ -1,12 +1,12 @@
 """Is a schedule valid, and what is its live peak? An answer that shares no code with the simulator or any solver.
 
-`check` interprets the step operator by operator, with what is there in plain sets. It goes through it twice: first to
+`check` interprets the step operator by operator, with what exists in plain sets. It goes through it twice: first to
 write down every run, of operators and of reruns, with nothing but DROPPED values ever going; then with all releases,
 where it asks of each storage, by looking through the runs to come, whether one will read it. Quadratic and obvious.
 
-What it demands beside the rules of the ways: every operator runs once, after what it depends on; a rerun is of a
-repeatable operator and finds what it reads unchanged since the operator itself ran; all that is read is there at that
-moment; nothing resident goes; what the program holds, and the results at the end, are there. A value goes after its
+What it demands besides the rules of the ways: every operator runs once, after what it depends on; a rerun is of a
+repeatable operator and finds what it reads unchanged since the operator itself ran; all that is read exists at that
+moment; nothing resident goes; what the program holds, and the results at the end, exist. A value goes after its
 last near use, its drops, and its last use.
 """
 

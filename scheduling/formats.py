@@ -2,11 +2,11 @@
 
 An opgraph is an object with
 
-- ``resident``: tensors that are there before and after the step; ``id``, ``bytes``, ``name``.
+- ``resident``: tensors that exist before and after the step; ``id``, ``bytes``, ``name``.
 - ``nodes``, in an order that runs: ``name``, ``op``, ``phase`` (forward, backward or update), ``inputs`` (ids),
   ``outputs`` (``id``, ``bytes``, and ``alias_of``, the tensor whose storage it shares, or null), ``in_place`` with
-  ``writes`` (ids whose content it changes), ``after`` (nodes, by number, that must have run before it beside the makers
-  of its inputs), ``rng`` (it draws random numbers).
+  ``writes`` (ids whose content it changes), ``after`` (nodes, by number, that must have run before it besides the
+  makers of its inputs), ``rng`` (it draws random numbers).
 - ``outputs``: ids alive to the end.
 
 Each node becomes an operator and each tensor a value. A node in place reads and writes what it changes, so that such a
@@ -31,14 +31,14 @@ _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
 
 def read_graph(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None = None) -> StepGraph:
-    """Read a step graph; what the file is, its first bytes say, not its name, except that ONNX ends in ``.onnx``.
+    """Read a step graph; its first bytes tell what the file is, not its name, except that ONNX ends in ``.onnx``.
 
     Parameters
     ----------
     path
         The file.
     dimensions
-        What open dimensions of an ONNX file are, as for `stowplan.scheduling.onnx_graph.read_onnx`.
+        What open dimensions of an ONNX file are, as for ``stowplan.scheduling.onnx_graph.read_onnx``.
 
     Raises
     ------

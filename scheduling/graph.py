@@ -131,11 +131,11 @@ class StepGraph:
     after
         For each operator others that must have run before it; n rows. None: none.
     phase
-        `Phase` of each operator, (n,). None: forward.
+        ``Phase`` of each operator, (n,). None: forward.
     seconds
         Seconds that each operator takes, float (n,). None: 0.
     workspace
-        Bytes alive at each operator's fullest moment beside what it reads and writes, int (n,). None: 0.
+        Bytes alive at each operator's fullest moment besides what it reads and writes, int (n,). None: 0.
     repeatable
         Whether an operator that runs again writes the same bits and changes nothing else, bool (n,). None: all
         forward ones.
@@ -146,7 +146,7 @@ class StepGraph:
     held
         Up to which operator, inclusive, the program itself holds a value, int (m,), -1 where it does not. None: -1.
     packed
-        Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: `size`.
+        Bytes that a value can be packed into without loss while no operator reads it, int (m,). None: ``size``.
     label, name
         Names of each operator and of each value, for people.
 
@@ -266,7 +266,7 @@ class StepGraph:
         return self._dependencies
 
     def writers(self) -> list[list[int]]:
-        """Return for each value the operators that write it, in the step's order; none for what was there before."""
+        """Return for each value the operators that write it, in the step's order; none for what existed before."""
         found: list[list[int]] = [[] for _ in range(self.values)]
         for operator, values in enumerate(self.writes.rows()):
             for value in values:

@@ -11,7 +11,7 @@ graph output            value kept to the end
 ======================  ========================================================
 
 Reshape, Flatten, Squeeze, Unsqueeze, Identity, and Dropout outside of training, are views, except where a result of the
-graph would be a view of what is there before and after the step: that has to be copied. The branches and bodies of If,
+graph would be a view of what exists before and after the step: that has to be copied. The branches and bodies of If,
 Loop and Scan read what their node reads; the most that one of them has alive at once, in the file's order, is the
 node's workspace. Functions of the model are inlined. A node that draws random numbers is not repeatable.
 """
@@ -57,7 +57,7 @@ _SMALL = 1024  # elements of a tensor that shapes may be computed from
 
 
 def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None = None) -> StepGraph:
-    """Read an ONNX file; weights in files beside it are not looked at.
+    """Read an ONNX file; weights in files next to it are not looked at.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class _Reader:
         return StepGraph(**rows, **self.columns, kept=kept)
 
     def given(self) -> Iterator[tuple[str, int]]:
-        """Tensors that are there before the first node, with their bytes; each once."""
+        """Tensors that exist before the first node, with their bytes; each once."""
         found = {tensor.name: _initializer(tensor) for tensor in self.source.initializer}
         for sparse in self.source.sparse_initializer:
             found[sparse.values.name] = _initializer(sparse.values) + _initializer(sparse.indices)
@@ -383,7 +383,7 @@ def _free(graph: Any) -> Iterable[str]:
 
 
 def _draws(node: Any) -> bool:
-    """Whether a node draws random numbers: dropout does where its third input says that it trains."""
+    """Whether a node draws random numbers: dropout does where its third input states that it trains."""
     if node.op_type == "Dropout":
         return len(node.input) > 2 and bool(node.input[2])
     return node.op_type in _RANDOM

@@ -20,7 +20,7 @@ from .schedule import Rates, Schedule
 
 
 class NotApplicable(ScheduleError):  # noqa: N818 (a statement about the graph)
-    """The solver does not serve a graph like this one; the message says what it needs."""
+    """The solver does not serve a graph like this one; the message tells what it needs."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SchedulingOptions:
     ----------
     budget
         Bytes that may be alive at once, without the resident ones; None where nothing may cost time, or, for a named
-        policy, where its own rule says what goes.
+        policy, where its own rule decides what goes.
     time_limit
         Wall-clock seconds, or None for the solver's own choice.
     threads
@@ -41,7 +41,7 @@ class SchedulingOptions:
     swap
         Whether values may be swapped.
     incumbents
-        Valid schedules to start from, beside the solver's own starting points.
+        Valid schedules to start from, besides the solver's own starting points.
     reorder
         Whether the operators of the backward pass may change places.
     report

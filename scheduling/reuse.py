@@ -11,7 +11,7 @@ tensor A may be B's if all that reads or writes A happens before all that writes
 the streams' speeds, nothing of A is then needed any more. All streams are done when the next step begins.
 
 In a stream all operators follow each other, so those that happen before another are its first few: one number for
-each stream, a *vector clock* (Fidge 1988, Mattern 1989), says which. Clocks take O((n + e) s) for n operators, e edges
+each stream, a *vector clock* (Fidge 1988, Mattern 1989), tells which. Clocks take O((n + e) s) for n operators, e edges
 and s streams; a pair is one comparison of s numbers. This is the first half of SOMAS (Lamprou et al., MLSys 2023); its
 second, offsets under such constraints, is `stowplan.packing`'s.
 """
@@ -47,7 +47,7 @@ class Reuse:
     ----------
     problem
         The blocks: storages by number, then workspaces by operator; resident storages have none. Two blocks may share
-        memory if they are neither alive together nor `apart`. Ticks are positions in `order`.
+        memory if they are neither alive together nor ``apart``. Ticks are positions in ``order``.
     storage
         For each block the value that has its storage, (k,), -1 for a workspace.
     operator

@@ -23,7 +23,7 @@ after any of its uses that the schedule names, its ``drops``, and may go and be 
 Recomputation. An operator finds a value that it reads gone. The value's writer runs again, and before it, in the order
 of the schedule, the writers of whatever these read and find gone in turn. Of what they write, a value stays that an
 operator still to come reads, to its next drop; one that only this recomputation reads goes when its last reader in it
-has run; what is there already is not replaced, though its copy is alive for a moment.
+has run; what exists already is not replaced, though its copy is alive for a moment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Way(IntEnum):
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes a second of what a schedule does beside running operators.
+    """Bytes a second of what a schedule does besides running operators.
 
     Attributes
     ----------
@@ -79,10 +79,10 @@ class Schedule:
     order
         Numbers of the operators, int64 (n,), in the order in which they run.
     way
-        `Way` of each value, int64 (m,).
+        ``Way`` of each value, int64 (m,).
     drops
         In a step without phases: of each DROPPED value that has a storage, the operators that use it and after which
-        it goes, beside the last; m rows. None: none.
+        it goes, besides the last; m rows. None: none.
     """
 
     order: IntArray
@@ -156,7 +156,7 @@ def as_recorded(graph: StepGraph) -> Schedule:
 def lean(graph: StepGraph) -> Schedule:
     """Return the schedule that costs no time: as recorded, but each update as soon as all that it comes after has run.
 
-    A schedule does not choose that every value goes at its last use: a step graph says it.
+    A schedule does not choose that every value goes at its last use: a step graph determines it.
     """
     return Schedule(updates_early(graph, np.arange(len(graph), dtype=np.int64)), _ways(graph))
 
@@ -186,7 +186,7 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
     The order is one of all operators, each after what it depends on. Values that share a storage have one way.
     Only values may be other than KEPT that have one writer each and are neither resident nor among the results; those
     DROPPED have repeatable writers; one that is PACKED, SWAPPED or ON_DEMAND has a reader in a later phase, and its
-    storage for itself. Only in a step without phases are there drops: of DROPPED values, after operators that use their
+    storage for itself. Drops exist only in a step without phases: of DROPPED values, after operators that use their
     storage.
 
     Raises

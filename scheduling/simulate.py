@@ -1,7 +1,7 @@
 """What a schedule costs: the live bytes of a step under it, and the seconds that it adds.
 
 `simulate` is one evaluation with all its details. A solver, which asks again and again, keeps a `simulator` and changes
-single ways: ``core/simulator/simulator.hpp`` says what an evaluation costs and how it is done.
+single ways: ``core/simulator/simulator.hpp`` tells what an evaluation costs and how it is done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .schedule import Rates, Schedule, require_valid
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What `simulate` says of n operators and m values.
+    """The result of `simulate` for n operators and m values.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Outcome:
     swapped
         (value, position, position) of each value that is swapped: before which operators it leaves, and is fetched.
     released
-        For each value the position after which it goes for the last time, int64 (m,); -1: it never was there, or stays.
+        For each value the position after which it goes for the last time, int64 (m,); -1: it never existed, or stays.
     live
         Bytes at each position's fullest moment, int64 (n,).
     """
@@ -63,7 +63,7 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
     Raises
     ------
     ScheduleError
-        The schedule is not one of this graph (see `require_valid`).
+        The schedule is not one of this graph (see ``require_valid``).
     """
     require_valid(graph, schedule)
     core = simulator(graph, schedule, rates)

@@ -36,7 +36,7 @@ class Solution:
     schedule
         A valid one.
     outcome
-        What `simulate` says of it.
+        The result of `simulate`.
     lower_bound
         No schedule of this graph has a smaller peak, in bytes (`bound_schedules`); None where no bound is known.
     optimal
@@ -89,9 +89,9 @@ def schedule(
         n operators, m values.
     budget
         Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
-        (``"cheap"``, ``"selective"``), what that policy says.
+        (``"cheap"``, ``"selective"``), what that policy determines.
     solver
-        A name in `solvers`, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
+        A name in ``solvers``, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
     time_limit
         Wall-clock seconds, 0 or more, for the search; None: the solvers' own choice, some seconds for thousands of
         operators.
@@ -126,7 +126,7 @@ def schedule(
         floor = floor_of(graph, found.schedule, rates)
         raise BudgetError(
             f"a budget of {budget} bytes is below what any schedule found needs: the least is {found.peak} bytes "
-            f"({found.solver}), and no schedule can be below {found.lower_bound}; beside these, "
+            f"({found.solver}), and no schedule can be below {found.lower_bound}; in addition to these, "
             f"{graph.resident_bytes} bytes are resident; {floor}",
             found.peak,
             floor,
@@ -148,7 +148,7 @@ def least(
 ) -> Solution:
     """Find the schedule with the smallest peak that can be found, and the least extra time for it.
 
-    Parameters and errors are those of `schedule`.
+    The parameters and errors are those of `schedule`.
     """
     options = _options(0, time_limit, threads, rates, swap, reorder)
     return _Run(graph, options, progress).solve(solver)
@@ -168,7 +168,8 @@ def curve(
 ) -> list[Solution]:
     """Extra time over memory: solutions from the lean schedule down to the least peak that can be found.
 
-    Each begins with what was found for its neighbours. Peaks fall and extra seconds rise from one to the next.
+    Each begins with what was found for its neighbours. Peaks fall and extra seconds rise from one to the next. Other
+    parameters, and errors, are those of `schedule`.
 
     Parameters
     ----------
@@ -177,8 +178,6 @@ def curve(
         Budgets below the least are left out.
     time_limit
         Wall-clock seconds for all of it.
-
-    Others, and errors, are those of `schedule`.
     """
     options = _options(0, time_limit, threads, rates, swap, reorder)
     if isinstance(budgets, int) and budgets < 2:
@@ -216,7 +215,7 @@ def curve(
 def _options(
     budget: int | None, time_limit: float | None, threads: int, rates: Rates | None, swap: bool, reorder: bool
 ) -> SchedulingOptions:
-    """Return what solvers are asked for; the arguments, and the error for one out of range, are those of `schedule`."""
+    """Return the options of solvers; the arguments, and the error for one out of range, are those of `schedule`."""
     if budget is not None and budget < 0:
         raise ScheduleError(f"budget is {budget}; expected 0 or more bytes, or None")
     if time_limit is not None and not time_limit >= 0:

@@ -84,7 +84,7 @@ def read_archive(
 
 
 def what_it_is(path: str | os.PathLike[str], head: bytes) -> str:
-    """Say what a file that was taken for another one seems to be, by its name and its first bytes."""
+    """Tell what a file that was taken for another one seems to be, by its name and its first bytes."""
     if not head:
         return "an empty file"
     if os.fspath(path).endswith((".py", ".pyw")) or (head.startswith(b"#!") and b"python" in head[:80]):

@@ -13,7 +13,7 @@ what Chainer uses                gone since              what it gets instead
                                                          ``F.resize_images`` alone
 ===============================  ======================  ===========================================================
 
-ChainerMN comes with Chainer and is imported when a program does so; then `compat_chainermn` mends it.
+ChainerMN comes with Chainer and is imported when a program does so; then ``compat_chainermn`` patches it.
 
 It leaves no name in NumPy's namespace, where other libraries test for names to tell versions apart, and it changes no
 value that Chainer computes. Where NumPy 2 computes otherwise than NumPy 1 (NEP 50: a Python number no longer widens
@@ -59,7 +59,7 @@ _USERS = (
 
 
 class _NumpyWith(types.ModuleType):
-    """NumPy with a name that it used to have, for one function of Chainer's.
+    """NumPy with a name that it used to have, for one Chainer function.
 
     The function's module keeps NumPy itself: ``F.resize_images`` asks elsewhere whether ``xp is numpy``.
     """
@@ -140,7 +140,7 @@ def _was_given(module_name: str, function_name: str, alias: str, name: str) -> b
 
 
 def _give(module_name: str, function_name: str, alias: str, name: str) -> str:
-    """Rebuild the function with a NumPy that has the name; return the sentence that says so."""
+    """Rebuild the function with a NumPy that has the name; return the sentence that tells this."""
     owner, attribute, function = _find(module_name, function_name)
     given = types.FunctionType(
         function.__code__,

@@ -86,7 +86,7 @@ class BudgetError(StowplanError, ValueError):
     floor
         What makes it, as a clause.
     solution
-        The `stowplan.scheduling.solve.Solution` that has it.
+        The ``stowplan.scheduling.solve.Solution`` that has it.
     """
 
     def __init__(self, message: str, least: int, floor: str, solution: Any) -> None:
@@ -95,7 +95,7 @@ class BudgetError(StowplanError, ValueError):
 
 
 class MissingDependencyError(StowplanError, ImportError):
-    """An optional dependency is not installed, or cannot be imported. The message says how to get it."""
+    """An optional dependency is not installed, or cannot be imported. The message tells how to get it."""
 
 
 class PoolError(StowplanError, RuntimeError):

@@ -8,7 +8,7 @@ of the program reaches. So the function brings its pool along: the first call in
 
 A call's arrays come from a plan, but for its result, which the caller keeps for as long as it likes (`Pool.step`,
 ``keeps_results``). Calls are of one kind if their arrays, as far as they are arguments themselves, are as
-many and take as many bytes together: they ask for the same blocks then, as a rule.
+many and take as many bytes together: they request the same blocks then, as a rule.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class served(Generic[P, R]):  # noqa: N801  # used as a function
     Attributes
     ----------
     pool
-        The pool of this process, for functions of the same `limit`; made when it is first asked for.
+        The pool of this process, for functions of the same ``limit``; made when it is first requested.
 
     Raises
     ------
     PoolError
-        The function is none, or one of those; the limit is no number of bytes.
+        ``function`` is not callable, or is a coroutine function or a generator; ``limit`` is no size.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` for writing, and rename it to `path` when the block ends well.
+    """Open a temporary file next to `path` for writing, and rename it to `path` when the block ends well.
 
     If the block raises, the temporary file is removed and the old file at `path`, if any, is untouched. Permissions are
     those that a plain ``open`` would give: the old file's, or the umask's.

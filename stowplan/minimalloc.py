@@ -81,9 +81,9 @@ class Table:
     size
         Bytes, int64 (n,).
     alignment
-        Bytes, int64 (n,); 1 if the file does not say.
+        Bytes, int64 (n,); 1 if the file does not tell.
     hint
-        Bytes, int64 (n,); -1 if the file does not say.
+        Bytes, int64 (n,); -1 if the file does not tell.
     gaps
         int64 (m, 5): row, start, end, window lower, window upper; sorted by row and start. A window ``[0,
         0)``: absent.

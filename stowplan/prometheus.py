@@ -9,15 +9,15 @@
     start_http_server(8000)
 
 =====================================  =======  =======================================================================
-metric                                 kind     labels beside ``pool``
+metric                                 kind     labels besides ``pool``
 =====================================  =======  =======================================================================
-stowplan_requests_total                counter  ``served``: plan, or why not: a reason of `Stats.reasons`
+stowplan_requests_total                counter  ``served``: plan, or why not: a reason of ``Stats.reasons``
 stowplan_plans_total                   counter  -
 stowplan_reoptimizations_total         counter  -
 stowplan_plans_skipped_total           counter  -
 stowplan_plans_failed_total            counter  -
 stowplan_planning_seconds_total        counter  -
-stowplan_bytes                         gauge    ``of``: a size in `Stats`, without ``_bytes``: live, peak_live, ...
+stowplan_bytes                         gauge    ``of``: a size in `.Stats`, without ``_bytes``: live, peak_live, ...
 =====================================  =======  =======================================================================
 
 The statistics are read when Prometheus asks, and cost a running step nothing.

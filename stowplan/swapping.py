@@ -6,13 +6,13 @@
     helper       write -------->|                                          read ------------------->|
 
 A *ticket* stands for one evicted array. Memory is allocated and let go on the caller's thread only, at the calls above,
-so that a pool sees the same requests in the same order in every step: the ticket holds the array until `wait_evicted`,
-and `start_fetch` reads into an array that the caller has made.
+so that a pool sees the same requests in the same order in every step: the ticket holds the array until
+``wait_evicted``, and ``start_fetch`` reads into an array that the caller has made.
 
 The file is private (0600), has no name, and ends with the process. Room in it is reserved before a write: if the disk
-is full, `evict` raises, and nothing is lost. If a write or read fails, the wait raises; the ticket then still holds the
-array, if it was not yet written. Freed ranges are used again, the first that is large enough. Written bytes are removed
-from the kernel's page cache, where they would take the memory that the eviction was to free.
+is full, ``evict`` raises, and nothing is lost. If a write or read fails, the wait raises; the ticket then still holds
+the array, if it was not yet written. Freed ranges are used again, the first that is large enough. Written bytes are
+removed from the kernel's page cache, where they would take the memory that the eviction was to free.
 
 The file is not encrypted: activations may reveal the data that they were computed from.
 """
@@ -45,7 +45,7 @@ IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class SwapError(StowplanError, OSError):
-    """An array could not be swapped: no room, or a write or read failed. The message says which, and why."""
+    """An array could not be swapped: no room, or a write or read failed. The message tells which, and why."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Ticket:
 
     @property
     def array(self) -> Any:
-        """The array, while the ticket holds it: until `wait_evicted`, and if that raises."""
+        """The array, which the ticket holds until `wait_evicted`, and if that raises."""
         return self._array
 
     @property
@@ -211,7 +211,8 @@ class SwapFile:
         Parameters
         ----------
         array
-            A contiguous array of NumPy, without Python objects. Not to be written to until the ticket's `wait_evicted`.
+            A contiguous array of NumPy, without Python objects. Not to be written to until the ticket's
+            ``wait_evicted``.
 
         Raises
         ------
@@ -348,7 +349,7 @@ def _open(directory: str) -> int:
 
 
 def _file_system(file: int) -> str:
-    """Return the type of the file system that a file lies on; empty if the kernel does not say."""
+    """Return the type of the file system that a file lies on; empty if the kernel does not tell."""
     device = os.fstat(file).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     try:

@@ -45,7 +45,7 @@ class CupyPool(Pool):
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
     device
         The one device that is served. None: each request's current device, with an arena and plans for each. A number
-        saves the question, and lets the pool run where there is no driver (with an `upstream` that needs none).
+        saves the question, and lets the pool run where there is no driver (with an ``upstream`` that needs none).
     options
         How to plan, as for all pools: `PlanningOptions`.
 
@@ -120,7 +120,7 @@ class CupyPool(Pool):
             self.malloc = self._pool_of(device).malloc
 
     def serving(self) -> AbstractContextManager[Any]:
-        """Return a context manager in which the pool is this thread's allocator: `cupy.cuda.using_allocator`."""
+        """Return a context manager in which the pool is this thread's allocator: ``cupy.cuda.using_allocator``."""
         import cupy
 
         manager: AbstractContextManager[Any] = cupy.cuda.using_allocator(self.malloc)
@@ -196,19 +196,19 @@ class CupyPool(Pool):
     # ----------------------------------------------------------------------------------------------------- streams
 
     def record_stream(self, array: Any, stream: Any) -> None:
-        """Say that an array is used on another stream than the one that was current when it was made.
+        """Declare that an array is used on another stream than the one that was current when it was made.
 
         When its memory is free, it is not reused before that stream has finished the work queued by then:
         the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
-        of the array's own stream alone, as `cupy.cuda.MemoryPool` does; a program must then itself see to it that the
+        of the array's own stream alone, as ``cupy.cuda.MemoryPool`` does; a program must then itself see to it that the
         other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.
 
         Parameters
         ----------
         array
-            A `cupy.ndarray`, or a view of one. Arrays that share its memory need no word of their own.
+            A ``cupy.ndarray``, or a view of one. Arrays that share its memory need no word of their own.
         stream
-            A `cupy.cuda.Stream`, but not `cupy.cuda.Stream.ptds`, on which only its own thread can record an event.
+            A ``cupy.cuda.Stream``, but not ``cupy.cuda.Stream.ptds``, on which only its own thread can record an event.
 
         Raises
         ------
@@ -227,7 +227,7 @@ class CupyPool(Pool):
     # ------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
     def used_bytes(self) -> int:
-        """Return the bytes asked for and not freed, on the current device."""
+        """Return the bytes requested and not freed, on the current device."""
         return self.stats.live_bytes
 
     def total_bytes(self) -> int:
@@ -259,7 +259,7 @@ class CupyPool(Pool):
         return self._pool_of(self._current_device()).memory if self._upstream is None else self._upstream
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Limit what upstream may take from the current device; see `cupy.cuda.MemoryPool.set_limit`.
+        """Limit what upstream may take from the current device; see ``cupy.cuda.MemoryPool.set_limit``.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class CupyPool(Pool):
 
 
 def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
-    """Return what has an error of upstream's say what its request found. Weak: the pool has the core that calls it."""
+    """Return what has an upstream error tell what its request found. Weak: the pool has the core that calls it."""
     weak = weakref.ref(pool)
 
     def failed(error: BaseException) -> None:
@@ -344,7 +344,7 @@ def _has_driver() -> bool:
 def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
     """Serve a request while memory hooks watch, and tell them what CuPy's own pool would.
 
-    What comes from a pool of CuPy's has been told by that pool.
+    What comes from a CuPy pool has been told by that pool.
     """
     from cupy.cuda.memory import PooledMemory
 

@@ -1,4 +1,4 @@
-"""What a CuPy pool takes from a device beside its arenas: segments of its own (or an upstream's: upstream_memory.py).
+"""What a CuPy pool takes from a device besides its arenas: segments of its own (or an upstream's: upstream_memory.py).
 
 Both say what they hold, so that arenas and what is not planned have one account (core/device/segments.hpp).
 """

@@ -1,6 +1,6 @@
 """Pools of host memory, alone or in the place of an allocator that the whole process uses.
 
-A library's own threads ask for memory in the midst of their caller's step, so mostly the step is the process's:
+A library's own threads request memory in the midst of their caller's step, so mostly the step is the process's:
 requests of all threads, in their order.
 """
 
@@ -25,7 +25,7 @@ class HostPool(EnteredPool):
     """A pool of host memory, above the C library's `malloc` or above what stood in the place where it is installed.
 
     A subclass whose arrays ask the pool themselves has their memory from ``self._host.block(size)``. One that a
-    library's requests come to says where (`_place`).
+    library's requests come to tells where (`_place`).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class HostPool(EnteredPool):
 
     alignment = 64  # a cache line and the widest vector load, as the core has it (core/host/host_pool.hpp)
     default_small: ClassVar[int] = 0
-    """Bytes; what `small` is where it is None."""
+    """Bytes; what ``small`` is where it is None."""
 
     def __init__(self, *, scope: str = "thread", **options: Unpack[Options]) -> None:
         super().__init__(options)
@@ -94,7 +94,7 @@ class HostPool(EnteredPool):
 
         For the next one to two seconds the pool also gives back what the program frees. Arenas stay reserved, and serve
         their plans. The pool trims by itself before it reserves an arena, and when it first uses one. It calls
-        `malloc_trim` for arrays older than the pool each time that the heap has grown by 8 MiB and an eighth.
+        ``malloc_trim`` for arrays older than the pool each time that the heap has grown by 8 MiB and an eighth.
         """
         self._host.drop_idle_pages()
         self._host.trim()

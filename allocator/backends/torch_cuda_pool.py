@@ -31,7 +31,7 @@ HOOKS = {
     "set_end_allocate_to_pool_fn": "stow_cuda_end_pool",
     "set_release_pool": "stow_cuda_release_pool",
 }
-"""What PyTorch lets a pluggable allocator set beside malloc and free: the setter, and the function that it is given."""
+"""What PyTorch lets a pluggable allocator set besides malloc and free: the setter, and the function given to it."""
 
 
 @documented
@@ -39,15 +39,15 @@ class TorchCudaPool(EnteredPool):
     """Serve PyTorch's CUDA tensors, those of repeated steps from a plan: ``TorchPool(device="cuda")``.
 
     PyTorch's requests come to C functions: none of them runs Python, or needs the GIL. Each device has an arena and
-    plans of its own. What is not planned comes from CUDA's stream-ordered allocator (`cudaMallocAsync`).
+    plans of its own. What is not planned comes from CUDA's stream-ordered allocator (``cudaMallocAsync``).
 
     PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed,
-    and it stays. `torch.cuda.set_per_process_memory_fraction` sets the limit of one device.
+    and it stays. ``torch.cuda.set_per_process_memory_fraction`` sets the limit of one device.
 
     Parameters
     ----------
     scope
-        ``"process"``: one step at a time, of all threads, as the backward pass runs on threads of PyTorch's own.
+        ``"process"``: one step at a time, of all threads, as the backward pass runs on PyTorch's threads.
         ``"thread"``: each thread runs steps of its own.
     options
         How to plan, as for all pools: `PlanningOptions`.
@@ -64,13 +64,13 @@ class TorchCudaPool(EnteredPool):
 
     Notes
     -----
-    *CUDA graphs*: the memory of a capture belongs to the graph's pool until the graph is gone, and no plan has a part
-    in it. `graph_bytes` counts it; `stats` does not. *No memory*: the pool first returns all cached memory, then
-    retries. Then `torch.OutOfMemoryError` is raised (a `RuntimeError` with PyTorch versions that do not export that),
-    with what is live and reserved, and the largest blocks. `torch.cuda.empty_cache` returns idle arenas, too. The next
-    planned step takes its arena again, which waits for the device: it does not belong into a loop. *CuPy*:
-    `cupy_malloc` is an allocator for ``cupy.cuda.set_allocator``, and `record_stream` is for CuPy's arrays, which may
-    outlive the pool. *Forks*: CUDA does not survive them; steps in the child are refused.
+    *CUDA graphs*: the memory of a capture belongs to the graph's pool until the graph is gone, and no plan
+    has a part in it. `graph_bytes` counts it; ``stats`` does not. *No memory*: the pool first returns all cached
+    memory, then retries. Then ``torch.OutOfMemoryError`` is raised (a `RuntimeError` with PyTorch versions that do not
+    export that), with what is live and reserved, and the largest blocks. ``torch.cuda.empty_cache`` returns idle
+    arenas, too. The next planned step takes its arena again, which waits for the device: it does not belong into a
+    loop. *CuPy*: `cupy_malloc` is an allocator for ``cupy.cuda.set_allocator``, and `record_stream` is for CuPy's
+    arrays, which may outlive the pool. *Forks*: CUDA does not survive them; steps in the child are refused.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class TorchCudaPool(EnteredPool):
 
     @functools.cached_property
     def cupy_malloc(self) -> Callable[[int], Any]:
-        """An allocator for `cupy.cuda.set_allocator`: CuPy's arrays lie in the arena of PyTorch's tensors, then.
+        """An allocator for ``cupy.cuda.set_allocator``; CuPy's arrays lie in the arena of PyTorch's tensors, then.
 
         It needs no installation. The pool serves CuPy's requests on CuPy's current stream, and those in a step are
         part of the step. The pool keeps the streams that it has served, so that no new stream gets the handle of one.
@@ -181,17 +181,17 @@ class TorchCudaPool(EnteredPool):
     # ----------------------------------------------------------------------------------------------- streams, memory
 
     def record_stream(self, array: Any, stream: Any) -> None:
-        """Say that a tensor's or an array's memory is used on another stream than its own, too.
+        """Declare that a tensor's or an array's memory is used on another stream than its own, too.
 
         The same as ``tensor.record_stream(stream)``; for CuPy's arrays there is no other way. See
-        `CupyPool.record_stream`.
+        `.CupyPool.record_stream`.
 
         Parameters
         ----------
         array
-            A `torch.Tensor` or a `cupy.ndarray`, or a view of one.
+            A ``torch.Tensor`` or a ``cupy.ndarray``, or a view of one.
         stream
-            A `torch.cuda.Stream` or a `cupy.cuda.Stream`.
+            A ``torch.cuda.Stream`` or a ``cupy.cuda.Stream``.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class TorchCudaPool(EnteredPool):
         self._pools.record_stream(storage, handle)
 
     def free_all(self) -> None:
-        """Give back to the devices all that nothing lives in; `torch.cuda.empty_cache` does the same.
+        """Give back to the devices all that nothing lives in; ``torch.cuda.empty_cache`` does the same.
 
         The next step that has a plan takes its arena again.
         """
@@ -217,13 +217,13 @@ class TorchCudaPool(EnteredPool):
 
     @property
     def graph_bytes(self) -> int:
-        """Bytes of the current device that CUDA graphs have for themselves; `stats` has them not."""
+        """Bytes of the current device that CUDA graphs have for themselves; ``stats`` has them not."""
         return int(self._lanes().backend.graph_bytes)
 
     # ------------------------------------------------------------------------------------------------------- devices
 
     def _table(self) -> int:
-        """Return the address of a table of CUDA's functions; 0: of the runtime that PyTorch has loaded."""
+        """Return the address of a table of CUDA functions; 0: of the runtime that PyTorch has loaded."""
         try:
             import torch
         except ImportError as error:

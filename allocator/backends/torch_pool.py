@@ -29,19 +29,19 @@ class TorchPool(HostPool):
 
     PyTorch has one allocator for the whole process, so the pool serves all threads while it is entered or installed,
     and a step is one of all threads. Tensors may leave it, be freed on any thread, and outlive the pool. A forked
-    worker, as of a `torch.utils.data.DataLoader`, goes on with a copy of it.
+    worker, as of a ``torch.utils.data.DataLoader``, goes on with a copy of it.
 
-    On first use a small library is compiled against the PyTorch that is there, which takes a C++20 compiler and some
-    seconds, and is kept in the user's cache folder.
+    On first use a small library is compiled against the PyTorch that is installed, which takes a C++20 compiler and
+    some seconds, and is kept in the user's cache folder.
 
     Parameters
     ----------
     device
-        ``"cpu"``; or ``"cuda"``, which makes a `TorchCudaPool`.
+        ``"cpu"``; or ``"cuda"``, which makes a `.TorchCudaPool`.
     scope
-        ``"process"``: one step at a time, of all threads, as PyTorch asks for memory on threads of its own, too.
+        ``"process"``: one step at a time, of all threads, as PyTorch requests memory on threads of its own, too.
         ``"thread"``: each thread runs steps of its own, for programs that call PyTorch on several threads at once; what
-        its own threads ask for then goes upstream.
+        its own threads request then goes upstream.
     options
         How to plan, as for all pools: `PlanningOptions`.
 

@@ -41,7 +41,7 @@ class UpstreamMemory(DeviceMemory):
         elif not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"upstream {self._upstream!r} has no free_all_blocks(): what it keeps free stays reserved beside the "
+                f"upstream {self._upstream!r} has no free_all_blocks(): what it keeps free stays reserved besides the "
                 "arena; expected a cupy.cuda.MemoryPool, or no upstream",
                 RuntimeWarning,
                 stacklevel=2,

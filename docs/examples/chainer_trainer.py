@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import stowplan.chainer  # before chainer, which it mends for today's NumPy and Python
+import stowplan.chainer  # before chainer, which it patches for today's NumPy and Python
 
 import chainer
 import chainer.functions as F
@@ -29,6 +29,4 @@ trainer.extend(stowplan.chainer.MemoryReport(pool))  # statistics into the log, 
 trainer.extend(extensions.LogReport())
 trainer.run()
 
-for entry in trainer.get_extension("LogReport").log:
-    print(f"epoch {entry['epoch']}: loss {entry['main/loss']:.3f}, replayed {entry['pool/replayed']:.1%}")
 print(pool.report())

@@ -24,7 +24,7 @@ for number in range(100):
     with pool.step("train"):
         error = train(w)
     if number == 5:
-        pool.wait()  # a program never has to
+        pool.wait()  # only to make this example deterministic
 
 print(f"mean error {error:.4f}")
 print(pool.report())

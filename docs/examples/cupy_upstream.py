@@ -1,4 +1,4 @@
-"""An upstream of one's own: any CuPy allocator. This one hands out host memory, and so runs without a device."""
+"""An upstream resource of your own. This one hands out host memory, and so runs without a device."""
 
 import ctypes
 

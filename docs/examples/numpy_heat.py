@@ -15,12 +15,12 @@ def advance(plate, rate):
 pool = NumpyPool()
 plate = np.zeros((300, 300))
 plate[100:200, 100:200] = 1.0
-with pool:  # NumPy's requests in this thread go through the pool
+with pool:  # NumPy's allocations in this thread go through the pool
     for number in range(50):
         with pool.step():  # the code that repeats
             advance(plate, 0.2)
         if number == 5:
-            pool.wait()  # a program never has to; here it makes the figures below the same each time
+            pool.wait()  # only to make this example deterministic
 
 print(f"the heat is still {plate.sum():.1f}")
 print(pool.report())

@@ -6,35 +6,31 @@ import numpy as np
 
 from stowplan import NumpyPool
 
-SHAPE = (1500, 1500)
 
-
-def advance(height, before, speed):
+def advance(height, before):
     """Advance a wave by one time step, in place; the temporaries are 18 MB each."""
     edges = np.pad(height, 1)
     bend = edges[:-2, 1:-1] + edges[2:, 1:-1] + edges[1:-1, :-2] + edges[1:-1, 2:] - 4 * height
-    after = 2 * height - before + speed * bend
+    after = 2 * height - before + 0.1 * bend
     before[:] = height
     height[:] = after
 
 
 def simulate(steps):
-    """Return the wave, and how many pages the kernel had to bring in the last time step."""
-    height, before = np.zeros(SHAPE), np.zeros(SHAPE)
-    height[700:800, 700:800] = 1
+    """Return how many pages the kernel had to bring in the last time step."""
+    height, before = np.ones((1500, 1500)), np.ones((1500, 1500))
     for number in range(steps):
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        advance(height, before, 0.1)
+        advance(height, before)
         if number == steps // 2:
-            pool.wait()  # a program never has to; here it makes the figures the same each time
-    return height, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+            pool.wait()  # only to make this example deterministic
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
 
 
 pool = NumpyPool(auto_step=True)
-plain, many = simulate(12)
+many = simulate(12)
 with pool:
-    pooled, few = simulate(12)
-assert (pooled == plain).all()
+    few = simulate(12)
 print(f"page faults in a time step: {many:,} without the pool, {few:,} with it")
-print(f"{pool.stats.replayed} requests replayed")
+print(f"{pool.stats.replayed} allocations replayed")
 assert few < many

@@ -1,4 +1,4 @@
-"""Will it fit? A function of NumPy's arrays, predicted from small ones, and guarded."""
+"""Will it fit? A function of NumPy arrays, predicted from small ones, and guarded."""
 
 import numpy as np
 

@@ -3,7 +3,7 @@
 ===================  ===================================================================================================
 module               what it is
 ===================  ===================================================================================================
-``training``         the updater, evaluators and report for `chainer.training`
+``training``         the updater, evaluators and report for ``chainer.training``
 ``scheduler``        runs steps lean or within a budget: watches, records and schedules them
 ``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
 ``values``           lets a step's arrays go, and brings them back; ``gradients`` are summed in place

@@ -177,7 +177,7 @@ class RecordingStep(TimedStep):
     # --- backward and update ------------------------------------------------------------------------------------------
 
     def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
-        """Run a backward pass; the gradients that it begins with were there before."""
+        """Run a backward pass; the gradients that it begins with existed before."""
         if not self._in_backward:
             for node, gradient in outputs:
                 if gradient is not None:

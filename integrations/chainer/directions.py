@@ -5,7 +5,7 @@ their shapes. Steps of one structure have one step graph, and one schedule. The 
 at its beginning: the follower keeps the structures that agree with all operators so far, and gives the directions of
 the first of them. Decisions taken for another structure are local, and stay valid::
 
-    structures     a b c d e      a b c f g        two lengths of sentences, say
+    structures     a b c d e      a b c f g        for instance two lengths of sentences
     operators      a b c          both agree: the first one's directions
                    a b c f        the second one's from here on
                    a b c f x      none: the rest of the step runs as Chainer's

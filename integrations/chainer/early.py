@@ -68,7 +68,7 @@ def behind(optimizer: Any) -> Any:
 
 
 def require_set_up(optimizers: Iterable[Any]) -> None:
-    """Raise unless all are optimizers of Chainer's, or of ChainerMN's, and have been set up.
+    """Raise unless all are optimizers of Chainer or ChainerMN, and have been set up.
 
     Raises
     ------

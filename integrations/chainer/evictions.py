@@ -7,7 +7,7 @@ for the write if need be, so that the pool sees the same frees in each step::
     forward   ... reader  |-- write --|        backward   ... |--- read ---| reader
                                       ^ leaves                ^ fetched
 
-A value that cannot be written stays in memory, and so do those after it: `Evictions.failure` says why.
+A value that cannot be written stays in memory, and so do those after it: `Evictions.failure` tells why.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def owned(gradient: Any, variables: int, arrays: int) -> bool:
 
 
 def _alone_in_memory(array: Any) -> bool:
-    """Whether no other array of CuPy's points into an array's memory: one may without being a view."""
+    """Whether no other CuPy array points into an array's memory: one may without being a view."""
     pointer = getattr(array, "data", None)
     memory = getattr(pointer, "mem", None)
     # Beside the array, the pointer to its memory is held here and by the call; the memory by the pointer.

@@ -12,7 +12,7 @@ from .scheduler import TIMED_STEPS, Scheduler
 __all__ = ["STEPS", "GraphRecorder", "record_graph"]
 
 STEPS = 2 + TIMED_STEPS
-"""Steps until the graph is known: one of Chainer's own, one recorded, and the timed ones."""
+"""Steps until the graph is known: one as Chainer runs it, one recorded, and the timed ones."""
 
 
 class GraphRecorder(Scheduler):
@@ -45,14 +45,14 @@ def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
     Parameters
     ----------
     optimizer
-        As for `GraphRecorder`.
+        As for ``GraphRecorder``.
     step
-        Runs one training step; called `STEPS` times.
+        Runs one training step; called ``STEPS`` times.
 
     Raises
     ------
     ProfileError
-        The step applies no function of Chainer's.
+        The step applies no Chainer function.
     """
     recorder = GraphRecorder(optimizer)
     for _ in range(STEPS):

@@ -1,9 +1,9 @@
-"""Measure by a recorder how many bytes each operator of a step has alive beside the values that it reads and writes.
+"""Measure by a recorder how many bytes each operator of a step has alive besides the values that it reads and writes.
 
 The recorder logs every request and free of the step in order, with the operator that runs. The bytes alive at an
 operator's fullest moment, less those at its first request, are the values that it writes and its *workspace*::
 
-    alive   |        _            conv asks for columns (workspace) and its output, and frees the columns
+    alive   |        _            conv requests columns (workspace) and its output, and frees the columns
             |       | |___
             |  _____|    |__
             +-------|conv|--> events

@@ -5,7 +5,7 @@
     first   y = f.forward(x)      f keeps mask, indexes, ...        statistics and random state change
     later   y = rerun(f, x)       f makes cleared ones again        statistics and random state stay as they are
 
-A *hidden* array is one that a function keeps in its attributes for its backward pass, beside the inputs and outputs
+A *hidden* array is one that a function keeps in its attributes for its backward pass, besides the inputs and outputs
 that it retains: max-pooling's ``indexes``, dropout's ``mask``, the scale of a local response normalization. A rerun
 leaves every attribute as it was, except that it makes cleared hidden arrays again.
 
@@ -113,12 +113,12 @@ _trusted: set[type] = set()
 
 
 def trust(function_class: type) -> type:
-    """Declare that a class of the user's may be run again: its `forward` has no effects but its results and attributes.
+    """Declare that a user's class may be run again, as its ``forward`` only makes results and sets attributes.
 
     Parameters
     ----------
     function_class
-        A class of the user's: a subclass of `chainer.FunctionNode` or `chainer.Function`.
+        A class of the user's: a subclass of ``chainer.FunctionNode`` or ``chainer.Function``.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
 
 
 def resident_arrays(optimizers: Iterable[Any]) -> list[Any]:
-    """Return the arrays that are there between two steps, as far as they have been made."""
+    """Return the arrays that exist between two steps, as far as they have been made."""
     found = []
     for optimizer in optimizers:
         for link in optimizer.target.links():

@@ -82,7 +82,7 @@ class Scheduler:
     Parameters
     ----------
     optimizer
-        A `chainer.Optimizer` that has been set up, or several that the step updates.
+        A ``chainer.Optimizer`` that has been set up, or several that the step updates.
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: the steps are not planned.
     budget
@@ -95,42 +95,42 @@ class Scheduler:
         Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
     watch
-        False: the first step is lean, too, for a model that does not fit otherwise. The program then says that it reads
-        no gradient outside of the backward pass and the update, that no two passes visit one operator, and that none
-        reaches into the graph of an earlier step; a step that does so raises `ScheduleError`.
+        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
+        reads no gradient outside of the backward pass and the update, that no two passes visit one operator, and that
+        none reaches into the graph of an earlier step; a step that does so raises `.ScheduleError`.
 
     Warns
     -----
     RuntimeWarning
-        There is a budget, and steps that no schedule serves: `SchedulerStats.keeps_graph` says why. They run as Chainer
-        runs them.
+        There is a budget, and steps that no schedule serves: ``SchedulerStats.keeps_graph`` tells why. They run as
+        Chainer runs them.
 
     Raises
     ------
     ValueError
         The budget is not a number of bytes.
     ScheduleError
-        `optimizer` is no optimizer of Chainer's, or has not been set up; `pool` is no pool.
+        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool.
 
     Notes
     -----
-    Activations are released early, parameters updated early, and values recomputed under a budget with one backward
-    pass and one update, by ``update(lossfun)`` or by hand. So they are with `WeightDecay`, `Lasso`, `GradientLARS`,
-    `GradientHardClipping`, `ExponentialShift` and its like, `FailOnNonNumber`, `observe_lr`, `DumpGraph`, function and
-    link hooks, `SpectralNormalization`, `WeightStandardization`, ``Linear(None, ...)``, `disable_update`, an optimizer
-    of some links, `MultiprocessIterator`, snapshots, and two losses with a graph each. Otherwise `stats` gives the
-    reason:
+    Activations are released early, parameters updated early, and values recomputed under a budget with one
+    backward pass and one update, by ``update(lossfun)`` or by hand. So they are with ``WeightDecay``, ``Lasso``,
+    ``GradientLARS``, ``GradientHardClipping``, ``ExponentialShift`` and its like, ``FailOnNonNumber``, ``observe_lr``,
+    ``DumpGraph``, function and link hooks, ``SpectralNormalization``, ``WeightStandardization``, ``Linear(None, ...)``,
+    ``disable_update``, an optimizer of some links, ``MultiprocessIterator``, snapshots, and two losses with a graph
+    each. Otherwise `stats` gives the reason:
 
-    - Gradients are kept until the update (``keeps_gradients``), and the rest works, with `GradientClipping`,
-      `GradientNoise`, loss scaling, float16 updated in float32, `ParameterStatistics`, `VariableStatisticsPlot`, a
-      program that reads ``param.grad`` in the first step or right after it, an optimizer with an ``update`` of its own,
-      `MSVAG`, `SMORMS3`, rules that are not Chainer's, ``F.forget``, several passes or optimizers with an ``update()``
-      without a loss function, and double backprop (gradient penalty).
+    - Gradients are kept until the update (``keeps_gradients``), and the rest works, with ``GradientClipping``,
+      ``GradientNoise``, loss scaling, float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``,
+      a program that reads ``param.grad`` in the first step or right after it, an optimizer with an ``update`` of its
+      own, ``MSVAG``, ``SMORMS3``, rules that are not Chainer's, ``F.forget``, several passes or optimizers with an
+      ``update()`` without a loss function, and double backprop (gradient penalty).
     - With several graphs first, then backward passes and updates in turns, no schedule is made under a budget, either:
       recomputed, an operator would read updated parameters (``keeps_graph``).
     - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training,
       and a pass that reaches into an earlier step.
-    - Functions of the program's own (classes of `FunctionNode`) are never recomputed, as they might have effects;
+    - Functions of the program's own (classes of ``FunctionNode``) are never recomputed, as they might have effects;
       `stowplan.chainer.trust` declares that a class has none.
     - Without room for what is to be swapped, values stay (``keeps_values``). Steps that cannot be recorded run lean,
       with a warning (``unrecorded``).
@@ -347,7 +347,7 @@ class Scheduler:
 
     @property
     def _left(self) -> int:
-        """Bytes of the budget beside what is retained."""
+        """Bytes of the budget besides what is retained."""
         return max(0, (self._budget or 0) - self._stats.retained_bytes)
 
     def _recorded(self, step: RecordingStep) -> None:

@@ -13,8 +13,16 @@ class SchedulerStats:
 
     Attributes
     ----------
-    watched, recorded, timed, lean, scheduled
-        Steps that ran in this phase, to their end.
+    watched
+        Steps that ran as Chainer runs them, to their end.
+    recorded
+        Steps that were recorded, to their end.
+    timed
+        Steps that were timed, to their end.
+    lean
+        Steps that ran lean, to their end.
+    scheduled
+        Steps that ran as scheduled, to their end.
     departed
         Steps that began as scheduled, and turned out to have a structure without a schedule: they went on as lean ones.
     recomputed
@@ -35,7 +43,7 @@ class SchedulerStats:
         Bytes of parameters, persistent values and the optimizer's state; parameters that no optimizer has count from
         the recorded step on.
     planned_peak
-        Most bytes that the last schedule's step has alive beside these, as predicted; 0 without a schedule.
+        Most bytes that the last schedule's step has alive besides these, as predicted; 0 without a schedule.
     extra_seconds
         Seconds that the last schedule costs in a step, as predicted.
     """

@@ -1,4 +1,4 @@
-"""Four functions of Chainer's, replaced while a scheduled step runs, for its thread alone.
+"""Four Chainer functions, replaced while a scheduled step runs, for its thread alone.
 
 =================================  =====================================================================================
 what is replaced                   what a step does there

@@ -1,4 +1,4 @@
-"""What a step under a budget keeps while no schedule is there: the first steps, whose operators are not known yet.
+"""What a step under a budget keeps while no schedule exists: the first steps, whose operators are not known yet.
 
 ::
 
@@ -7,9 +7,9 @@
 
 A value is a *checkpoint* if an operator reads it whose outputs are dropped, and it is not dropped in the same segment.
 A segment is rebuilt from checkpoints alone, however the graph branches, and they stay until the last such operator's
-backward step is over. So at most a segment is there beside what is kept, as in T. Chen et al., *Training Deep Nets with
+backward step is over. So at most a segment is live besides what is kept, as in T. Chen et al., *Training Deep Nets with
 Sublinear Memory Cost* (2016), where the operators are known. Bytes count of values that a backward step reads. Only
-operators that were tried run again, in a chain once. O(1) for each operator, beside what `room` takes.
+operators that were tried run again, in a chain once. O(1) for each operator, besides what `room` takes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sparing:
     Parameters
     ----------
     room
-        Returns the bytes that the step may have alive beside what outlives it: fewer, as a first step goes on, that
+        Returns the bytes that the step may have alive besides what outlives it: fewer, as a first step goes on, that
         makes parameters.
     """
 

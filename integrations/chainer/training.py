@@ -54,12 +54,12 @@ READ_GRADIENTS = (ParameterStatistics, VariableStatisticsPlot)
 
 
 class Updater(StandardUpdater):  # type: ignore[misc]
-    """Chainer's `StandardUpdater` whose update is a step of a pool, lean or within a budget: see `Scheduler`.
+    """Chainer's ``StandardUpdater`` whose update is a step of a pool, lean or within a budget: see `Scheduler`.
 
     Parameters
     ----------
     iterator, optimizer, options
-        As for `chainer.training.updaters.StandardUpdater`.
+        As for ``chainer.training.updaters.StandardUpdater``.
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`. It serves the update, whether it is entered or not. None: only
         the schedule lowers the live peak.
@@ -74,7 +74,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
     Attributes
     ----------
     scheduler
-        The `Scheduler`, with its `stats`; None without one.
+        The `Scheduler`, with its ``stats``; None without one.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def update_in_steps(updater: Any, pool: Pool, key: Hashable = TRAIN) -> None:
     Parameters
     ----------
     updater
-        A `chainer.training.Updater`. This object's `update` is replaced.
+        A ``chainer.training.Updater``. This object's ``update`` is replaced.
     pool, key
         As for `Updater`.
     """
@@ -169,7 +169,7 @@ def _interrupt_shuffles(updater: Any, pool: Pool) -> None:
 
 
 def _drop_results(models: Iterable[Any]) -> None:
-    """Drop the results of the former step that classifiers hold; they drop them only when the next batch is there."""
+    """Drop the results of the former step that classifiers hold; they drop them only when the next batch exists."""
     for model in models:
         for link in model.links():
             if isinstance(link, Classifier):
@@ -179,20 +179,20 @@ def _drop_results(models: Iterable[Any]) -> None:
 def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> bool:
     """Make every batch that an existing evaluator evaluates a step of a pool.
 
-    `Evaluator.evaluate` converts a batch while it still holds the arrays of the one before. Here both belong to one
+    ``Evaluator.evaluate`` converts a batch while it still holds the arrays of the one before. Here both belong to one
     function, the step, which drops them at its end: so they are planned, and one batch of them is alive.
 
     Parameters
     ----------
     evaluator
-        A `chainer.training.extensions.Evaluator`. This object's `converter` and `eval_func` are replaced.
+        A ``chainer.training.extensions.Evaluator``. This object's ``converter`` and ``eval_func`` are replaced.
     pool, key
         As for `Updater`.
 
     Returns
     -------
     bool
-        False, and nothing changed, if the evaluator's class has an `evaluate` of its own, which may use the converter
+        False, and nothing changed, if the evaluator's class has an ``evaluate`` of its own, which may use the converter
         and the function in another way.
     """
     if type(evaluator).evaluate is not Evaluator.evaluate:
@@ -233,13 +233,13 @@ class _Unconverted:
 class MemoryReport(Extension):  # type: ignore[misc]
     """Trainer extension: a pool's statistics among the observations, and the trainer's evaluators in steps.
 
-    Reports in every iteration, so that `LogReport` logs means over its interval:
+    Reports in every iteration, so that ``LogReport`` logs means over its interval:
 
     ======================  ==========================================================================================
     ``pool/replayed``       share of the requests since the last report that were served from a plan, 0 to 1
     ``pool/guests``         share that was not, but was placed in the arena
     ``pool/reserved``       bytes that the arena and upstream's live blocks take together
-    ``pool/live_peak``      most bytes asked for and not freed, since the pool was made
+    ``pool/live_peak``      most bytes requested and not freed, since the pool was made
     ``pool/lower_bound``    bytes; the largest of the plans in use
     ``pool/plans``          plans made since the pool was made
     ======================  ==========================================================================================

@@ -9,7 +9,7 @@ If there is a reason against an early update, or the optimizer has an `update` o
 
 ChainerMN's multi-node optimizers are no optimizers but stand before one: their `update` runs the backward pass,
 averages the gradients over all ranks, in an order that all ranks share, and then calls the `update` of the optimizer,
-which is the one that is replaced. No parameter can be updated before the average is there, so none is updated early.
+which is the one that is replaced. No parameter can be updated before the average exists, so none is updated early.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ plan's way (`Pool.step`, ``keeps_results``). What it makes on the way comes from
 prefix, as on Dask's dashboard, with the number and the bytes of the arrays that it is given.
 
 Dask spills, and pauses a worker, by the memory that its process has resident. What the pool keeps for later requests
-would count, and stay for ever while no task runs: so it goes back before Dask sees a number that it would act on.
+would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on.
 
 Dask offers no hook around a task in its thread. So `distributed.worker._run_task`, which is private, is replaced by one
 that gives it the task in a step. Where it is not there, or takes something else, there is a warning, and the workers go
@@ -88,8 +88,8 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     ----------
     limit
         The most memory that the arrays of a worker process may take, arenas included: bytes, text such as ``"4 GiB"``,
-        or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that asks for
-        more gets a MemoryError that says what fills the memory. None: no limit but the system's.
+        or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that requests
+        more gets a MemoryError that tells what fills the memory. None: no limit but the system's.
     log_directory
         A directory for a file of each worker, ``stowplan-NAME.jsonl``: its counts as a line of JSON, at the beginning,
         every ten seconds, and at the end. None: no files.
@@ -97,7 +97,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     Raises
     ------
     PoolError
-        `limit` is none of these.
+        ``limit`` is none of these.
 
     Warns
     -----
@@ -163,7 +163,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         return max(int(self.limit * worker_memory(worker)), 1)
 
     def _metric(self, name: str, worker: Worker) -> int:
-        """Return one column; Dask asks for them with every heartbeat."""
+        """Return one column; Dask requests them with every heartbeat."""
         if self._log is not None and time.monotonic() > self._logged + LOG_SECONDS:
             self._write_log()
         return METRICS[name](_process.stats())
@@ -188,7 +188,7 @@ def stats() -> Stats:
 
 
 def why_unknown() -> str | None:
-    """Say why tasks cannot be served with this Dask; None if they can."""
+    """Tell why tasks cannot be served with this Dask; None if they can."""
     run_task = getattr(distributed.worker, "_run_task", None)
     found = () if run_task is None else tuple(inspect.signature(run_task).parameters)
     if found[: len(TAKES)] == TAKES:
@@ -212,7 +212,7 @@ class _Process:
         return worker.id in self._workers
 
     def join(self, worker: Worker, limit: int | None) -> str | None:
-        """Serve a worker, or say why not."""
+        """Serve a worker, or tell why not."""
         if not self._workers:
             pool = task_pool(limit)
             try:

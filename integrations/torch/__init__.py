@@ -4,7 +4,7 @@
 module            what it is
 ================  ======================================================================================================
 ``capture``       a function as one graph of ATen operators, guarded by Dynamo, made functional by AOTAutograd
-``asking``        such a graph beside a plain run, where the program asks whether it is compiled
+``asking``        such a graph compared with a plain run, where the program asks whether it is compiled
 ``eager``         such a graph with the bits of the program outside of a graph
 ``nodes``         what nodes are: operators, names of results, writes in place, random draws
 ``shrinking``     results that hold on to more bytes than they have
@@ -19,10 +19,10 @@ module            what it is
 ``guards``        what PyTorch's guards do not see: looked at before each step, or refused
 ``updates``       the optimizer's part of such a step, as operators
 ``early``         where in the step which parameters are updated, and the bytes of that
-``trial``         a step by a plan beside a plain one
+``trial``         a step by a plan compared with a plain one
 ``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
 ``evictions``     tensors that go to a file, and come back
-``compiling``     a backend of `torch.compile` within a budget; ``splitting`` is of its two graphs
+``compiling``     a backend of ``torch.compile`` within a budget; ``splitting`` is of its two graphs
 ================  ======================================================================================================
 
 ::

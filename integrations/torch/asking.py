@@ -1,12 +1,12 @@
 """Whether a program that asks if it is compiled computes the same in plain PyTorch.
 
-Dynamo lets ``torch.compiler.is_compiling()`` and its siblings say True; a plain run does not. `noting` notes who asks
-while a step is captured. Then `difference` holds the captured graph against a plain run, forward and backward::
+Dynamo lets ``torch.compiler.is_compiling()`` and its siblings return True; a plain run does not. `noting` notes who
+asks while a step is captured. Then `difference` holds the captured graph against a plain run, forward and backward::
 
     graph          what Dynamo has made               both on tensors without bytes: the name of a result is made of its
     plain run      model and loss, copied             operator and the names of what that takes
 
-Equal names are equal bits. These tensors are a `_Blank`: programs ask for PyTorch's ``FakeTensor``, too.
+Equal names are equal bits. These tensors are a `_Blank`: programs check for PyTorch's ``FakeTensor``, too.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ class GraphStats:
     Attributes
     ----------
     peak
-        Most bytes alive at once: those that are there before, and all that is made.
+        Most bytes alive at once: those that exist before, and all that is made.
     resident
         Bytes of these that are alive throughout: of a compiled graph parameters, buffers, inputs and the gradients of
         results.
     plain_peak
-        As `peak`, where nothing is recomputed.
+        As ``peak``, where nothing is recomputed.
     recomputed
         Operators that run again.
     extra
@@ -105,6 +105,6 @@ class Within:
 
 
 def plain_peak(step: StepGraph) -> int:
-    """Return the peak of a step in its own order without recomputation, beside what is resident."""
+    """Return the peak of a step in its own order without recomputation, besides what is resident."""
     order = np.arange(len(step), dtype=np.int64)
     return simulate(step, Schedule(order, as_recorded(step).way)).peak

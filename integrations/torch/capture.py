@@ -2,7 +2,7 @@
 
 ::
 
-    function       Dynamo         a graph of PyTorch's functions, and guards on all that it was made from; a call that
+    function       Dynamo         a graph of PyTorch functions, and guards on all that it was made from; a call that
                                   fails one makes another graph
                    AOTAutograd    forward and backward as one graph of ATen operators without writes in place, but for
                                   buffers, which are written at its end
@@ -12,7 +12,7 @@
 
 `eager` lets its operators give the bits of the program outside of a graph.
 
-This module calls ``torch._dynamo.optimize``, which `torch.compile` calls, because it says why a guard failed;
+This module calls ``torch._dynamo.optimize``, which ``torch.compile`` calls, because it tells why a guard failed;
 ``aot_autograd``, the documented way to write a backend; and the marks and descriptions on the nodes of its joint graph.
 """
 
@@ -55,7 +55,7 @@ GUARDS = {
     "allow_rnn": True,
     "trace_numpy": False,
 }
-"""Settings of Dynamo's: all guards that it can make, of which it leaves out some by default; nothing of NumPy's, whose
+"""Dynamo settings: all guards that it can make, of which it leaves out some by default; nothing of NumPy, whose
 functions it would replace by PyTorch's."""
 
 _LOGGED = ("debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once")
@@ -65,12 +65,12 @@ Rewrite = Callable[[GraphModule], GraphModule]
 
 
 _checks: list[bool] = []
-"""Whether `torch.distributions` checks values outside of what traces; under Dynamo's lock."""
+"""Whether ``torch.distributions`` checks values outside of what traces; under Dynamo's lock."""
 
 
 @contextmanager
 def _unvalidated() -> Iterator[None]:
-    """Have `torch.distributions` check no values, as Dynamo does for good once it has traced: afterwards as before."""
+    """Have ``torch.distributions`` check no values here; Dynamo, once it has traced, turns the checks off for good."""
     _checks.append(Distribution._validate_args)
     Distribution.set_default_validate_args(False)
     try:
@@ -253,15 +253,15 @@ def take_loss(module: GraphModule) -> int:
 
 
 def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite) -> Call:
-    """Return what runs in the place of a graph of Dynamo's: forward and backward in one call.
+    """Return what runs in the place of a Dynamo graph: forward and backward in one call.
 
     Parameters
     ----------
     module, inputs
         Dynamo's graph, and its inputs. One result requires a gradient: the loss (see `take_loss`).
     rewrite
-        Called with the joint graph, whose results are those of `module`, then a gradient or None for each input;
-        returns a graph module with the results of `module`, which does what is to be done with the gradients.
+        Called with the joint graph, whose results are those of ``module``, then a gradient or None for each input;
+        returns a graph module with the results of ``module``, which does what is to be done with the gradients.
     """
 
     def partition(

@@ -1,8 +1,8 @@
-"""A backend of `torch.compile` that splits a training step into forward and backward within a budget of bytes.
+"""A backend of ``torch.compile`` that splits a training step into forward and backward within a budget of bytes.
 
 AOTAutograd traces forward and backward into one *joint* graph and asks a partitioner for two. Which results the first
 hands to the second, and which are made again there, is what it decides. Here the joint graph is scheduled as any other
-step is, and written as the schedule says; what is read beyond the last forward operator is then what is kept::
+step is, and written according to the schedule; what is read beyond the last forward operator is then what is kept::
 
     joint graph        f1  f2  f3 | b3       b2       b1
     scheduled          f1  f2  f3 | b3  f2'  b2  f1'  b1       f2' and f1' run again
@@ -51,7 +51,7 @@ Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 class CompileBackend:
-    """What `compile_backend` returns: a backend of `torch.compile`."""
+    """What `compile_backend` returns: a backend of ``torch.compile``."""
 
     def __init__(self, within: Within, compiler: str | Compiler) -> None:
         if isinstance(compiler, str) and compiler not in ("eager", "inductor"):
@@ -67,7 +67,7 @@ class CompileBackend:
         return tuple(self._stats)
 
     def __call__(self, module: GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
-        """Compile a graph that `torch.compile` has captured."""
+        """Compile a graph that ``torch.compile`` has captured."""
         compiled: Callable[..., Any]
         require_numbers(module.graph, "example_value")
         self._casts = casts_of(module)
@@ -150,7 +150,7 @@ def compile_backend(
     solver: str = "auto",
     time_limit: float | None = None,
 ) -> CompileBackend:
-    """Return a backend for `torch.compile` that keeps a training step's forward and backward within a budget.
+    """Return a backend for ``torch.compile`` that keeps a training step's forward and backward within a budget.
 
     ``torch.compile(model, backend=stowplan.torch.compile_backend("2 GiB"), dynamic=False)``
 
@@ -163,20 +163,20 @@ def compile_backend(
     compiler
         ``"eager"`` runs PyTorch's own operators, and the budget bounds what is alive. ``"inductor"`` generates code
         for the two graphs, which fuses operators and may reorder them: the budget then chooses what is kept and is no
-        bound. A function: as `fw_compiler` of ``aot_autograd``.
+        bound. A function: as ``fw_compiler`` of ``aot_autograd``.
     solver, time_limit
         As for `stowplan.scheduling.schedule`, for each graph.
 
     Returns
     -------
     CompileBackend
-        Its `stats` say what each graph takes. Where a graph cannot keep to the budget, or is none of operators, the
-        first call raises what `torch.compile` makes of a backend's `BudgetError` or `GraphError`.
+        Its ``stats`` tell what each graph takes. Where a graph cannot keep to the budget, or is none of operators, the
+        first call raises what ``torch.compile`` makes of a backend's `.BudgetError` or `.GraphError`.
 
     Raises
     ------
     ScheduleError
-        `compiler` is none of these.
+        ``compiler`` is none of these.
 
     Notes
     -----
@@ -184,7 +184,7 @@ def compile_backend(
     split is used. Within a budget of inductor's, what PyTorch's partitioner calls recomputable costs nothing, and what
     is random is kept. An operator whose backward pass would have other bits (``prod`` along a dimension, oneDNN's LSTM;
     not with inductor) is refused, and so are sizes that are symbols. Nothing compares a model that asks whether it is
-    compiled. Annotations of `torch.utils.checkpoint` are ignored. What draws random numbers runs again on the host
+    compiled. Annotations of ``torch.utils.checkpoint`` are ignored. What draws random numbers runs again on the host
     only, from the generator's state, of which the 5 KB for each such operator are not counted. Inductor's caches do not
     keep these graphs: each process makes its schedules again.
     """

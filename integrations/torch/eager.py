@@ -175,7 +175,7 @@ ONCE, EACH, MIXED = "once", "for each reader", "in several regions, or some of t
 
 
 def casts_of(module: GraphModule) -> str:
-    """Return how autocast casts parameters in a graph of Dynamo's: `ONCE`, for each reader (`EACH`), or `MIXED`."""
+    """Return how autocast casts parameters in a Dynamo graph: `ONCE`, for each reader (`EACH`), or `MIXED`."""
     depth, regions = 0, 0
     cached: set[bool] = set()
     for node in module.graph.nodes:

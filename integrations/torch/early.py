@@ -2,7 +2,7 @@
 
 A joint graph has a gradient for each input. Early, each parameter is updated as soon as its gradient is complete, and
 the gradient goes; together, one update takes all gradients. Small parameters of one group share an update, which costs
-time of its own. How many bytes an update asks for, and how many its state keeps, follows from two small parameters that
+time of its own. How many bytes an update requests, and how many its state keeps, follows from two small parameters that
 are updated apart. O(n log n) for n inputs.
 """
 
@@ -120,7 +120,7 @@ def _laid_out(joint: GraphModule, gradient: Node, parameter: Node, taken: set[No
 def _parts(rows: Sequence[tuple[int, Any]]) -> list[list[Any]]:
     """Divide updates, of so many bytes each, into runs of one group: an update of its own costs time.
 
-    What a run holds back until its last gradient is there is a hundredth of all gradients at most.
+    What a run holds back until its last gradient exists is a hundredth of all gradients at most.
     """
     few = sum(size for size, _ in rows) // 100
     parts: list[list[Any]] = []
@@ -177,6 +177,6 @@ _LATE = 10_000_000
 
 
 def _extended(few: int, twice: int, elements: int) -> int:
-    """Return what a law says of some elements that gives these two numbers for `_FEW` and twice as many."""
+    """Return what a law gives for some elements that gives these two numbers for `_FEW` and twice as many."""
     each = (twice - few) / _FEW
     return max(0, round(few - each * _FEW + each * elements))

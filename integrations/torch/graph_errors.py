@@ -22,7 +22,7 @@ _LIBRARIES = ("<", str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 def not_captured(error: BaseException) -> GraphError:
-    """Return the error in the place of PyTorch's own; it names the program's line, where there is one."""
+    """Return the error in the place of PyTorch's error; it names the program's line, where there is one."""
     text = str(error).strip()
     where = line_of(error, text)
     cause = getattr(error, "inner_exception", None)

@@ -75,7 +75,7 @@ def surroundings(model: nn.Module) -> Any:
 def traced_methods() -> dict[type, tuple[Any, ...]]:
     """Return the program's classes of which the graph that Dynamo is at has methods, and their subclasses.
 
-    With what `methods` says of each now. A walk over all classes there are: some hundredths of a second.
+    With what `methods` returns for each now. A walk over all classes there are: some hundredths of a second.
     """
     traced = set(InstructionTranslator.current_tx().output.traced_code)
     every = _below([object])
@@ -100,7 +100,7 @@ def _below(kinds: Iterable[type]) -> set[type]:
 
 
 def methods(kind: type) -> tuple[Any, ...]:
-    """Return what attributes of a class are computed by, with the code of functions. Data have guards of PyTorch's."""
+    """Return what attributes of a class are computed by, with the code of functions. Data have PyTorch guards."""
     found: list[Any] = []
     for value in vars(kind).values():
         if isinstance(value, FunctionType):

@@ -85,7 +85,7 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
 
 
 def _write_buffers_early(graph: Graph) -> None:
-    """Write buffers as soon as what is written is there, if nothing but batch normalization has read them.
+    """Write buffers as soon as what is written exists, if nothing but batch normalization has read them.
 
     What is written is read from the buffer then, as in the program.
     """
@@ -107,7 +107,7 @@ def _write_buffers_early(graph: Graph) -> None:
 def put_in_phases(joint: GraphModule) -> bool:
     """Put backward's nodes after forward's, and mark each; return whether there are any.
 
-    Marks of `torch.utils.checkpoint` go: the schedule decides.
+    Marks of ``torch.utils.checkpoint`` go: the schedule decides.
     """
     nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}

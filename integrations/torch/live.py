@@ -21,7 +21,7 @@ from .nodes import IN_PLACE
 from .step_graph import KEEPS, WORKSPACE
 
 GIVEN = ("placeholder", "get_attr")
-"""Kinds of nodes whose tensors are there before the graph runs."""
+"""Kinds of nodes whose tensors exist before the graph runs."""
 
 
 def live_peak(graph: Graph) -> int:

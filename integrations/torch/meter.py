@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @dataclass(frozen=True)
 class Measurement:
-    """The bytes that a run had alive, without those that were there before it.
+    """The bytes that a run had alive, without those that existed before it.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Measurement:
 def measure(function: Callable[..., Any], *inputs: Any) -> Measurement:
     """Call a function, for instance a graph module, and count the bytes that are alive at each operator.
 
-    Memory that operators ask for and release within themselves is not seen.
+    Memory that operators request and release within themselves is not seen.
     """
     meter = Meter()
     with meter:

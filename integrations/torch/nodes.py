@@ -29,13 +29,13 @@ IN_PLACE = "stowplan_in_place"
 in place; it calls one of them."""
 
 VIEWS = ("aten::_unsafe_view", "aten::unsafe_split", "aten::unsafe_split_with_sizes")
-"""Operators whose results are views though their schemas do not say so."""
+"""Operators whose results are views though their schemas declare none."""
 
 BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
-"""Returns new running statistics beside its result, which does not depend on the old ones."""
+"""Returns new running statistics besides its result, which does not depend on the old ones."""
 
 LIBRARY = torch.library.Library("stowplan", "DEF")
-"""Operators of the graphs beside PyTorch's."""
+"""Operators of the graphs besides PyTorch's."""
 
 LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
 LIBRARY.impl(
@@ -92,7 +92,7 @@ def is_random(node: Node) -> bool:
 
 
 def is_foreign(node: Node) -> bool:
-    """Whether a node's operator is none of PyTorch's own: it may draw or count, and say nothing of it."""
+    """Whether a node's operator is none of PyTorch: it may draw or count, without declaring it."""
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "stowplan")
 

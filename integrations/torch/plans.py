@@ -43,24 +43,26 @@ class StepStats(GraphStats):
     Attributes
     ----------
     peak
-        Most bytes alive at once, all counted: parameters, buffers, the optimizer's state, gradients that earlier steps
+        Most bytes live at once: parameters, buffers, the optimizer's state, gradients that earlier steps
         have left, the batch, what else the step reads, and what it makes.
     resident
         Bytes of these that are alive throughout: all but what the step makes.
     plain_peak
-        As `peak`, of a step that recomputes nothing and keeps all gradients until all are there, as PyTorch does.
-    recomputed, extra
+        As ``peak``, of a step that recomputes nothing and keeps all gradients until all exist, as PyTorch does.
+    recomputed
+        As of `GraphStats`.
+    extra
         As of `GraphStats`.
     swapped
         Bytes that a step evicts to a file, and fetches.
     keeps_gradients
-        Why gradients are kept until all are there; None: each parameter is updated early.
+        Why gradients are kept until all exist; None: each parameter is updated early.
     keeps_values
-        Why values that were to be swapped stay in memory, so that steps are above `peak`; None: they do not.
+        Why values that were to be swapped stay in memory, so that steps are above ``peak``; None: they do not.
     reason
         Why this plan was made: the guard that failed, or what else has changed.
     steps
-        That ran by this schedule.
+        Steps that ran by this schedule.
     """
 
     swapped: int
@@ -72,7 +74,7 @@ class StepStats(GraphStats):
 
 @dataclass(eq=False)
 class Plan:
-    """What runs in the place of a graph of Dynamo's, for calls whose tensors are in one situation."""
+    """What runs in the place of a Dynamo graph, for calls whose tensors are in one situation."""
 
     situation: Any
     call: Any
@@ -104,7 +106,7 @@ class Planner:
     evict: Evict | None
 
     def plan(self, module: GraphModule, inputs: list[Any], reason: str, *, accumulates: bool) -> Plan:
-        """Return the plan for a graph of Dynamo's with these inputs; `reason` is that of `StepStats`."""
+        """Return the plan for a Dynamo graph with these inputs; `reason` is that of `StepStats`."""
         for one in inputs:
             require_own_gradient(one)
         keeps = reason_against_early(self.optimizer, self.before)
@@ -142,7 +144,7 @@ class Planner:
         return Plan(before, call, *found[0], arguments)
 
     def _resident(self, inputs: list[Any]) -> int:
-        """Return the bytes that are there throughout, each storage once."""
+        """Return the bytes that exist throughout, each storage once."""
         every = [*self.model.parameters(), *self.model.buffers(), *inputs]
         every += [one.grad for group in self.optimizer.param_groups for one in group["params"]]
         every += [one.grad for one in inputs if one.is_leaf]

@@ -37,14 +37,14 @@ def reorder(
     inputs
         As for `stowplan.torch.graph`.
     solver, time_limit
-        As for `order`; seconds.
+        As for ``order``; seconds.
 
     Returns
     -------
     GraphModule
-        It shares the parameters and buffers of `module`, takes the same arguments and gives the same results, bit by
-        bit. ``meta["order"]`` is the `OrderSolution`: its `peak` is the live peak of a run, in bytes, without
-        parameters, buffers and inputs, provided that autograd does not record the run (`torch.no_grad`, if the graph
+        It shares the parameters and buffers of ``module``, takes the same arguments and gives the same results, bit by
+        bit. ``meta["order"]`` is the ``OrderSolution``: its ``peak`` is the live peak of a run, in bytes, without
+        parameters, buffers and inputs, provided that autograd does not record the run (``torch.no_grad``, if the graph
         was not made by `trace` or `trace_training`).
 
     Raises
@@ -52,7 +52,7 @@ def reorder(
     GraphError
         As `stowplan.torch.graph` does.
     ScheduleError, UnknownSolverError, MissingDependencyError
-        As `order` does.
+        As ``order`` does.
     """
     recorded = as_graph_module(module, inputs)
     solution = order(graph(recorded, inputs), solver, time_limit)
@@ -62,14 +62,14 @@ def reorder(
 
 
 def in_order(module: GraphModule, numbers: npt.ArrayLike, inputs: Sequence[Any] | None = None) -> GraphModule:
-    """Return a graph module whose operators run in an order given, such as that of a `Schedule` from a file.
+    """Return a graph module whose operators run in an order given, such as that of a `.Schedule` from a file.
 
     Parameters
     ----------
     module, inputs
         As for `stowplan.torch.graph`, which numbers the operators; a graph module.
     numbers
-        Of the n operators as they are to run, (n,).
+        Numbers of the n operators in the order in which they run, (n,).
 
     Raises
     ------

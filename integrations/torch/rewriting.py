@@ -1,7 +1,7 @@
 """A graph module that runs a schedule: operators in its order, and again where a value has gone.
 
 Each run of an operator is a node of its own, and each reader takes the latest result that a schedule has there. The
-code that `torch.fx` generates lets go of a result right after its last reader, so that the nodes say all::
+code that `torch.fx` generates lets go of a result right after its last reader, so that the nodes tell all::
 
     schedule                     nodes
     conv     h                   h = conv(x, W)

@@ -62,7 +62,7 @@ class ScheduledTraining:
     """Training steps that keep to a budget: what `schedule` returns.
 
     The model and the optimizer stay the user's own. Between steps all of them may change: what a plan was made from is
-    guarded, by `torch.compile`'s guards, and a step that fails one is planned again.
+    guarded, by ``torch.compile``'s guards, and a step that fails one is planned again.
     """
 
     def __init__(self, planner: Planner, loss: Loss | None, pool: Pool | None, *, strict: bool) -> None:
@@ -131,12 +131,12 @@ class ScheduledTraining:
         Raises
         ------
         GraphError
-            The step is no graph: it depends on values (``.item()``), or does what `torch.compile` breaks a graph at. Or
-            it is distributed: gradients would not be reduced.
+            The step is no graph: it depends on values (``.item()``), or does what ``torch.compile`` breaks a graph at.
+            Or it is distributed: gradients would not be reduced.
         BudgetError
             No schedule that was found keeps to the budget.
         ScheduleError
-            As many plans were made as there may be, and `strict` is on; or values are to be swapped that are not the
+            As many plans were made as there may be, and ``strict`` is on; or values are to be swapped that are not the
             host's.
         """
         self._accumulates, self._only_plans = False, True
@@ -174,7 +174,7 @@ class ScheduledTraining:
         """Return the names of what a step by its plan leaves with other bits than a plain step.
 
         Parameters, buffers, and ``"loss"``. Both steps run from the state that there is, which is put back afterwards:
-        it takes the memory of a plain step and two copies of model and optimizer. What a model does beside, such as
+        it takes the memory of a plain step and two copies of model and optimizer. Side effects of a model, such as
         counting its calls, happens twice.
 
         Raises
@@ -276,7 +276,7 @@ class ScheduledTraining:
         return self._frames[self._key]
 
     def _make(self, module: GraphModule, inputs: list[Any], _: int) -> Callable[..., Any]:
-        """Plan a graph of Dynamo's; return what runs in its place."""
+        """Plan a Dynamo graph; return what runs in its place."""
         if len(self._plans) >= _limit():
             raise LimitReachedError
         calls_program = reason_against_early(self._optimizer, self._planner.before) is not None
@@ -325,7 +325,7 @@ def schedule(
     model
         Trained as it is, in training or in evaluation mode. Only its parameters that the optimizer has are updated.
     optimizer
-        One of `ELEMENTWISE`.
+        One of ``ELEMENTWISE``.
     loss
         Called with the model and what `ScheduledTraining.step` is called with; returns a tensor of one element. None:
         the model itself returns it.
@@ -334,7 +334,7 @@ def schedule(
         bytes, a text like ``"2 GiB"``, or a share like ``"60%"`` of what this training's own step would take in plain
         PyTorch. None: what costs no time.
     before_update
-        Called when all gradients are there, in the parameters' ``grad``, for instance to clip them. Gradients are kept
+        Called when all gradients exist, in the parameters' ``grad``, for instance to clip them. Gradients are kept
         until then.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
@@ -351,48 +351,48 @@ def schedule(
     Raises
     ------
     ScheduleError
-        The optimizer is none that can be served; `pool` is no pool.
+        The optimizer is none that can be served; ``pool`` is no pool.
     ValueError
         The budget is no number of bytes.
 
     Notes
     -----
-    *What raises* `GraphError`, *before anything has run*: what Dynamo breaks a graph at (dependence on values, as by
-    ``.item()``; NumPy's functions; a `torch.Generator` of the program's own; packed sequences; backward hooks on
-    modules; checks of `torch.linalg` in ``inv``, ``solve``, ``cholesky``; gradients within the loss). So do hooks on
-    gradients, tensors computed outside of the step from what requires gradients, `torch.utils.checkpoint` (the budget
+    *What raises* `.GraphError`, *before anything has run*: what Dynamo breaks a graph at (dependence on values, as by
+    ``.item()``; NumPy's functions; a ``torch.Generator`` of the program's own; packed sequences; backward hooks on
+    modules; checks of ``torch.linalg`` in ``inv``, ``solve``, ``cholesky``; gradients within the loss). So do hooks on
+    gradients, tensors computed outside of the step from what requires gradients, ``torch.utils.checkpoint`` (the budget
     decides), lazy modules before their first call, ``prod`` along a dimension, random numbers drawn into a part of a
     tensor, and oneDNN's LSTM (``torch.backends.mkldnn.flags(enabled=False)`` helps). So does a forward pass that
     registers hooks on parameters or writes on the optimizer, and an exception of the model or the loss, which the error
     names.
 
     *What runs as in plain PyTorch, and is counted*: steps under hooks on all modules or on saved tensors, a dispatch
-    mode, anomaly detection, with `torch.compile` off or another stance. A forward pass must not change ``grad`` or set
-    the default type: that step runs without it.
+    mode, anomaly detection, with ``torch.compile`` off or another stance. A forward pass must not change ``grad`` or
+    set the default type: that step runs without it.
 
-    *What no guard sees*: the sign of a zero among numbers, what `functools.lru_cache` keeps, `os.environ`, the
+    *What no guard sees*: the sign of a zero among numbers, what ``functools.lru_cache`` keeps, ``os.environ``, the
     ``_version`` of a tensor, hooks on autograd's nodes, and what the program has promised Dynamo (``allow_in_graph``,
     ``assume_constant_result``, ``nonstrict_trace``). Make a new training if one of them changes. Functions that
-    `torch.compile` made and that the loss calls are captured as they were before; modules that it made are refused.
-    Methods of classes are guarded where the class is a module's, a base's, of what a module keeps, or `torch.Tensor`,
+    ``torch.compile`` made and that the loss calls are captured as they were before; modules that it made are refused.
+    Methods of classes are guarded where the class is a module's, a base's, of what a module keeps, or ``torch.Tensor``,
     and where the graph has methods of it that were not PyTorch's own.
 
-    *What is not checked or counted*: values that `torch.distributions` would check; memory that an operator takes and
-    frees while it runs; what `before_update` allocates. The peak is higher than ``stats.peak`` by two bytes an element
-    of the statistics of a LayerNorm whose input is in bfloat16 and whose weights are not; and, with `before_update`, by
-    one parameter's bytes for Adam.
+    *What is not checked or counted*: values that ``torch.distributions`` would check; memory that an operator takes and
+    frees while it runs; what ``before_update`` allocates. The peak is higher than ``stats.peak`` by two bytes an
+    element of the statistics of a LayerNorm whose input is in bfloat16 and whose weights are not; and, with
+    ``before_update``, by one parameter's bytes for Adam.
 
-    *Python objects*: what forward writes on them is there after the step. `before_update` and hooks on the optimizer
+    *Python objects*: what forward writes on them remains after the step. ``before_update`` and hooks on the optimizer
     run within it, and see them as before; a warning tells.
 
-    *Threads*: one training plans at a time. A `torch.compile` of the program's own sets
+    *Threads*: one training plans at a time. A ``torch.compile`` of the program's own sets
     ``torch.compiler.is_compiling()`` for all threads while it compiles, and optimizers may then come to other last
     bits.
 
     *Models that ask whether they are compiled*: their graph is compared with a plain run, of a copy, on tensors without
     bytes. Where operators, numbers or the order of random draws differ, or plain PyTorch reads values there, ``step``
-    warns with the lines and the first operator that differs; with `strict`, it raises `GraphError`. That run may call a
-    logger or a counter once more than plain PyTorch. With an ``attention_mask``, models of transformers warn.
+    warns with the lines and the first operator that differs; with ``strict``, it raises `.GraphError`. That run may
+    call a logger or a counter once more than plain PyTorch. With an ``attention_mask``, models of transformers warn.
 
     Examples
     --------

@@ -63,17 +63,17 @@ def graph(module: torch.nn.Module, inputs: Sequence[Any] | None = None) -> StepG
     Parameters
     ----------
     module
-        A graph module of ATen operators, as `trace`, `trace_training`, `make_fx` and `torch.export` give it; any
+        A graph module of ATen operators, as `trace`, `trace_training`, ``make_fx`` and ``torch.export`` give it; any
         other module is traced first, by `trace`.
     inputs
-        Its positional arguments. None: a graph module's placeholders say their shapes themselves
+        Its positional arguments. None: a graph module's placeholders have their shapes
         (``node.meta["val"]``), as those of the four named do.
 
     Returns
     -------
     StepGraph
         Parameters, buffers, constants and inputs are resident; results are kept. Operators' own workspaces are not
-        counted, except those that a node's ``meta`` names (``WORKSPACE``). Seconds are estimated (`costs`).
+        counted, except those that a node's ``meta`` names (``WORKSPACE``). Seconds are estimated (``costs``).
 
     Raises
     ------
@@ -100,7 +100,7 @@ def operators(module: GraphModule) -> list[Node]:
 
 
 def given_to(module: GraphModule) -> list[Node]:
-    """Return the nodes of what is there before the first operator, and those that name it."""
+    """Return the nodes of what exists before the first operator, and those that name it."""
     given = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
     return given + [name for node in given for name in named_by(node)]
 
@@ -139,7 +139,7 @@ def _not_aten(node: Node) -> GraphError:
 
 
 class _Reader:
-    """Numbers tensors as values while it goes through the nodes, whose ``meta["val"]`` say which share a storage."""
+    """Numbers tensors as values while it goes through the nodes, whose ``meta["val"]`` tell which share a storage."""
 
     def __init__(self, module: GraphModule) -> None:
         self.module = module
@@ -270,7 +270,7 @@ class _Reader:
 
 
 class _Hazards:
-    """The operators that an operator comes after, beside those that write the values that it reads."""
+    """The operators that an operator comes after, besides those that write the values that it reads."""
 
     def __init__(self) -> None:
         self.written: dict[int, int] = {}  # by a storage: the operator that last changed it in place

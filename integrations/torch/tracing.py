@@ -37,7 +37,7 @@ DETACH = torch.ops.aten.detach.default
 def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     """Trace a module's forward without gradients: inference.
 
-    What PyTorch runs as one operator in evaluation mode (`torch.backends.mha`: layers of a Transformer's encoder) is
+    What PyTorch runs as one operator in evaluation mode (``torch.backends.mha``: layers of a Transformer's encoder) is
     traced as the operators that it consists of, which may give other last bits.
 
     Parameters
@@ -101,7 +101,7 @@ def trace_training(
     targets
         Further arguments of the loss, which the graph module takes after the inputs.
     learning_rate
-        Of ``parameter.add_(gradient, alpha=-learning_rate)``, what `torch.optim.SGD` does without momentum. None: no
+        Of ``parameter.add_(gradient, alpha=-learning_rate)``, what ``torch.optim.SGD`` does without momentum. None: no
         update.
 
     Returns

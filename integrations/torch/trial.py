@@ -1,4 +1,4 @@
-"""A step by a plan beside a plain one, from the same state, which is put back afterwards."""
+"""A step by a plan compared with a plain one, from the same state, which is put back afterwards."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ the user's optimizer update these parameters alone, or leaves the gradients to l
     parameter.grad = gradient        optimizer.step(), with one group of these parameters        parameter.grad = None
 
 A gradient that an earlier step has left is added to, as autograd does. A parameter's update depends on nothing but its
-gradient and its state in the optimizers of `ELEMENTWISE`.
+gradient and its state in the optimizers of ``ELEMENTWISE``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _step_alone(optimizer: optim.Optimizer, number: int, parameters: list[nn.Par
 
 
 def require_served(optimizer: object) -> None:
-    """Raise unless the optimizer is one of `ELEMENTWISE`."""
+    """Raise unless the optimizer is one of ``ELEMENTWISE``."""
     if type(optimizer) not in ELEMENTWISE:
         names = ", ".join(kind.__name__ for kind in ELEMENTWISE)
         raise ScheduleError(

@@ -7,7 +7,7 @@
                  |    +------+--+-+         if there is one among all the others as they lie
                  +---------------------> clock
 
-The rule is that of ``best_fit`` (Sekiyama et al. 2018); `packing.orders` says why these orders. What sticks out is
+The rule is that of ``best_fit`` (Sekiyama et al. 2018); `packing.orders` tells why these orders. What sticks out is
 put back by the rule of ``greedy_by_size`` (Pisarchyk & Lee 2020). The first result at the lower bound wins,
 else the best of all.
 

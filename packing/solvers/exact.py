@@ -130,7 +130,7 @@ def solve(
 def exact(problem: Problem, options: PackingOptions) -> Answer:
     """Decide the capacity given, or minimise from the incumbent; for 10 s unless told otherwise.
 
-    On one thread, whatever `PackingOptions.threads` says: its runs are short and learn from each other, in one table of
+    On one thread, whatever `PackingOptions.threads` is: its runs are short and learn from each other, in one table of
     refuted states.
     """
     if len(problem) > MOST_BLOCKS:

@@ -4,7 +4,7 @@
 
     minimise u   subject to   x_i + size_i <= u                            for every block
                               x_i + size_i <= x_j + z_ij W                 for every pair alive together:
-                              x_j + size_j <= x_i + (1 - z_ij) W           z_ij says which one is above
+                              x_j + size_j <= x_i + (1 - z_ij) W           z_ij tells which one is above
                               x_i >= 0, z_ij binary
 
 Sekiyama et al. 2018, section 3.1 (arXiv 1804.10001). What differs:
@@ -13,7 +13,7 @@ Sekiyama et al. 2018, section 3.1 (arXiv 1804.10001). What differs:
   starting point; and u is at least the lower bound.
 - A pair with gaps has one z for each way in which their pieces meet. A block whose alignment exceeds the common
   divisor of all sizes is an integer multiple of it; the offset of a fixed block is a constant.
-- Sizes are divided by their common divisor. The floating-point answer only says what lies above what (z): the
+- Sizes are divided by their common divisor. The floating-point answer only tells what lies above what (z): the
   offsets are computed from that in integers, as low as they can be.
 - Independent components are solved one after the other, and only those that are above the target.
 

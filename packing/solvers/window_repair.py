@@ -1,7 +1,7 @@
 """Packing 10^4 to 10^6 blocks: a skyline of blocks that fit closely, then repair of the windows of time that stick out.
 
 On its lowest line the skyline (Sekiyama et al. 2018, section 3.2, arXiv 1804.10001) takes the block that pays best: one
-that is alive at crowded moments, lives long, and leaves no slivers beside itself. Then the tallest block is taken, a
+that is alive at crowded moments, lives long, and leaves no slivers next to itself. Then the tallest block is taken, a
 window of time around it emptied and refilled, until it is lower; and again with what is tallest then. The pictures and
 the reasons stand in ``core/window_repair/``: window_repair.hpp (the whole), skyline_refill.hpp (slivers),
 priority_weights.hpp (what pays).

@@ -1,4 +1,4 @@
-"""Papers of MLSys 2023 on memory of training, each beside what the core does.
+"""Papers of MLSys 2023 on memory of training, each compared with what the core does.
 
 ``cheap``        fusion-aware checkpointing's minimum cut (He & Yu), as the scheduling solver ``cheap``
 ``selective``    attention's products alone are recomputed (Korthikanti et al., section 5), as ``selective``

@@ -19,7 +19,7 @@ appendix): first each coarser stream gets what is made of all finer ones, then e
     fine     x0 ----+---+------------------(+)-- y0
                     |   |                   ^ ^
              x1 ---(+)--|---+------+--(+)---+-|- y1       y1 = h1 + U(h2), h1 = x1 + D(x0): whatever is needed to
-                        v   v      |   ^      |           undo a step is there when its turn comes
+                        v   v      |   ^      |           undo a step exists when its turn comes
     coarse   x2 -------(+)-(+)-----|---+------+- y2
 
 **Values are reconstructed by arithmetic, to rounding, and not bit by bit**: ``(x + f) - f`` is not always ``x`` in
@@ -96,7 +96,7 @@ class Reversible(chainer.Chain):  # type: ignore[misc]
         Parameters
         ----------
         x1, x2
-            `chainer.Variable` or arrays, of the same floating-point type.
+            ``chainer.Variable`` or arrays, of the same floating-point type.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Reversible(chainer.Chain):  # type: ignore[misc]
         return y1, y2
 
     def inverse(self, y1: Any, y2: Any) -> tuple[Any, ...]:
-        """Return x1 and x2, to rounding; with a graph, as any calculation of Chainer's."""
+        """Return x1 and x2, to rounding; with a graph, as any Chainer calculation."""
         return _undo(self.steps(), (y1, y2))
 
     def steps(self) -> list[Step]:
@@ -142,7 +142,7 @@ class RevSilo(chainer.ChainList):  # type: ignore[misc]
         return _apply(self.steps(), x)
 
     def inverse(self, *y: Any) -> tuple[Any, ...]:
-        """Return x, to rounding; with a graph, as any calculation of Chainer's."""
+        """Return x, to rounding; with a graph, as any Chainer calculation."""
         return _undo(self.steps(), y)
 
     def steps(self) -> list[Step]:
@@ -264,7 +264,7 @@ class _Couplings(chainer.FunctionNode):  # type: ignore[misc]
     def _again(
         self, function: Callable[[Any], Any], state: Any, x: Any, gy: Any, gx: Any, grads: dict[int, Any]
     ) -> tuple[Any, Any]:
-        """Run F or G again; return its output, and the gradient at its input added to the one that is there already.
+        """Run F or G again; return its output, and the gradient at its input added to the one that exists already.
 
         Gradients of parameters are added to those in `grads`.
         """

@@ -9,11 +9,11 @@ its weights, derivative of its inputs, and apply, which updates its weights::
     relu         2          7           7          7
     linear       3          4           5          6       the backward pass starts with the last layer
 
-A tensor's *lifespan* says at which of them it is there: a weight at all, the gradient of a weight from gradient to
+A tensor's *lifespan* tells at which of them it exists: a weight at all, the gradient of a weight from gradient to
 apply, an input at forward and gradient. Its lifetime follows: from the least of these numbers to the greatest. So the
 whole step is known from names and sizes, and can be ordered, scheduled and packed (`stowplan.papers.olla.joint`).
 
-With gradients that are *clipped* by their norm, all of them are there before the first apply, so all applies come last.
+With gradients that are *clipped* by their norm, all of them exist before the first apply, so all applies come last.
 A layer that *shares* the weights of one before it (the paper's Extend) adds to their gradient, which is applied once,
 after the layer that has them; so do the copies of layers that are *unrolled* in time.
 
@@ -37,7 +37,7 @@ from ...scheduling.graph import Phase, StepGraph
 
 
 class Lifespan(IntFlag):
-    """At which of a layer's execution orders a tensor is there."""
+    """At which of a layer's execution orders a tensor exists."""
 
     FORWARD = 1
     GRADIENT = 2
@@ -116,7 +116,7 @@ class ExecutionOrders(NamedTuple):
 def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list[ExecutionOrders]:
     """Return the numbers of each layer, (n,): forward from the first layer to the last, then backward.
 
-    `clipping`: gradients are clipped by the norm of all. Layers that share weights have the apply of the one that has
+    ``clipping``: gradients are clipped by the norm of all. Layers that share weights have the apply of the one that has
     them.
     """
     clock = len(layers)
@@ -145,7 +145,7 @@ def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list
 def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
     """Return the training step of layers: an operator for each execution order.
 
-    Weights and labels are resident: they are there before the step and after it. What `stowplan.scheduling.simulate`
+    Weights and labels are resident: they exist before the step and after it. What `stowplan.scheduling.simulate`
     counts is the rest; ``graph.resident_bytes`` are theirs.
 
     Parameters
@@ -153,7 +153,7 @@ def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
     layers
         n, each after those that it reads.
     clipping
-        Whether gradients are clipped by the norm of all, so that all are there before any is applied.
+        Whether gradients are clipped by the norm of all, so that all exist before any is applied.
 
     Raises
     ------

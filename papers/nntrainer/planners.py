@@ -16,12 +16,12 @@
          |  | a |                              |  | a +---+
          +-------------> clock                 +-------------> clock
 
-NNTrainer (Moon et al. 2022, arXiv 2206.04688; Apache-2.0), ``optimized_v1_planner`` and
-``optimized_v3_planner``. Its V2, which places gradients of weights apart from the rest, is left out: its addresses
-overlap. What differs: equal blocks go by row where its sort leaves ties open; offsets are multiples of the alignment;
-blocks without bytes take part in nothing, since in V3 they would hide what lies beside them. A block with gaps occupies
-its place throughout, and fixed offsets are refused, as its planners know neither. O(n (l + log n)) for l blocks
-alive, in Python: seconds for some ten thousand blocks.
+NNTrainer (Moon et al. 2022, arXiv 2206.04688; Apache-2.0), ``optimized_v1_planner`` and ``optimized_v3_planner``. Its
+V2, which places gradients of weights apart from the rest, is left out: its addresses overlap. What differs: equal
+blocks go by row where its sort leaves ties open; offsets are multiples of the alignment; blocks without bytes take part
+in nothing, since in V3 they would hide what lies next to them. A block with gaps occupies its place throughout, and
+fixed offsets are refused, as its planners know neither. O(n (l + log n)) for l blocks alive, in Python: seconds for
+some ten thousand blocks.
 """
 
 from __future__ import annotations

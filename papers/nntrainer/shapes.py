@@ -1,4 +1,4 @@
-"""Layers of `layers` from the shapes of their arrays, and layers that are unrolled in time."""
+"""Layers of ``layers`` from the shapes of their arrays, and layers that are unrolled in time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def linear(name: str, shape: Sequence[int], units: int, *, element: int = 4, **o
     element
         Bytes of each.
     options
-        More of `Layer`.
+        More of `.Layer`.
     """
     rows = _product(shape[:-1])
     weights = (shape[-1] * units * element, units * element)

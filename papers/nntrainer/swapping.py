@@ -1,7 +1,7 @@
 """What a training step needs in memory if everything may be swapped, weights and their gradients included.
 
 A tensor is in memory at the execution orders that use it (`layers`), and away between them. With a *look-ahead* of k
-orders it is fetched k orders before its next use, and takes k orders to leave: transfers then go on beside the
+orders it is fetched k orders before its next use, and takes k orders to leave: transfers then go on during the
 computation (the paper's *proactive* swap). With a look-ahead of 0 the step waits for each of them (*on demand*)::
 
     orders             0  1  2  3  4  5  6  7  8  9

@@ -17,7 +17,7 @@ else is left to do. Else the order is changed: operators move within the room th
 the peak stays below the best arena, and what comes out is packed again. Each trial costs one packing.
 
 *Proof.* An arena as large as a lower bound of all orders' peaks is the least. Where a gap is left, the integer program
-of `joint_ilp` proves the least arena of small graphs.
+of ``joint_ilp`` proves the least arena of small graphs.
 
 OLLA (Steiner et al. 2022, arXiv 2210.12924) solves the two after one another as well (section 4.4); its released code
 computes addresses and does not apply them.
@@ -83,8 +83,10 @@ class JointSolution:
         those that no operator writes.
     workspace_offsets
         The same of each operator's workspace, int64 (n,); -1 where it has none.
-    before, peak
-        Bytes: the live peak in the order recorded, and in this one.
+    before
+        Peak live bytes in the order recorded.
+    peak
+        Peak live bytes in this order.
     lower_bound
         Bytes: no order has a smaller arena.
     found_by
@@ -168,7 +170,7 @@ def order_and_place(
     alignment
         Bytes: all sizes and workspaces are rounded up to a multiple of it, and so are all bytes of the solution.
     solver
-        A name in `stowplan.scheduling.ordering.solvers`.
+        A name in ``stowplan.scheduling.ordering.solvers``.
     time_limit
         Wall-clock seconds, or None: no limit.
 

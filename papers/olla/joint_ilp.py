@@ -1,7 +1,7 @@
 """The integer program for order and addresses together, given to HiGHS or CBC through PuLP. For small graphs.
 
 It is OLLA's for the order (`stowplan.papers.olla.ilp`), with p[b, t] saying that block b, a storage or a
-workspace, is there at step t, and with an address a[b] for each block::
+workspace, exists at step t, and with an address a[b] for each block::
 
     minimise u   subject to   the rows of the order
                               a[b] + size[b] <= u
@@ -109,7 +109,7 @@ def _there(
 
 
 def _apart(program: Any, there: list[dict[int, Any]], size: list[int], start: list[int], peak: Any) -> None:
-    """Add addresses, and the rows by which blocks that are there at once have different ones."""
+    """Add addresses, and the rows by which blocks that exist at once have different ones."""
     import pulp
 
     most = peak.upBound

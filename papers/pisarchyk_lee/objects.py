@@ -112,7 +112,7 @@ def objects_by_size_improved(problem: Problem) -> SharedObjects:
     """Share by size in stages, or as `objects_by_size` where that takes less; in a stage the closest in time go first.
 
     A stage has the sizes from one positional maximum, inclusive, down to the next. Its blocks could all take the same
-    objects, so size says nothing there: of all blocks and objects, the pair with the least idle time between goes
+    objects, so size does not matter there: of all blocks and objects, the pair with the least idle time between goes
     together. By stages alone a solution may be larger than by size, which the paper rules out.
     """
     table = _Table(problem)
@@ -198,7 +198,7 @@ strategies: Mapping[str, Callable[[Problem], SharedObjects]] = MappingProxyType(
 
 
 MOST_BLOCKS = 1_000
-"""Blocks that a strategy takes as a packing solver: about a second of the slowest."""
+"""Blocks that a strategy takes as a packing solver; the slowest takes about a second."""
 
 
 def _solver(strategy: Callable[[Problem], SharedObjects]) -> Solver:

@@ -1,6 +1,6 @@
 """Read other tools' files as profiles, and write profiles and plans for other tools.
 
-Each format is a module of its own, which says what the format is, and registers it (see `registry`). All modules of
+Each format is a module of its own, which tells what the format is, and registers it (see `registry`). All modules of
 this folder are imported here, so a new one needs no other line. ``stowplan convert --help`` lists the formats.
 
 `event_log` turns a log of allocations and frees into a profile; `text` and `safe_pickle` read files that nothing is
@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str], name: str | None = None, device: int | No
     path
         The file.
     name
-        The name of its format; None: what `detect` says.
+        The name of its format; None: what `detect` finds.
     device
         Which device, if the format tells devices apart; None: the only one.
 

@@ -9,7 +9,7 @@ CuPy's own ``cupy.cuda.memory_hooks.DebugPrintHook(file=...)`` writes it::
 ==========  ===========================================================================================
 hook        ``malloc``: a request served by the pool; ``free``; ``alloc``: the pool asked the device, left out
 device_id   the device; one file may hold several, one is read
-size        bytes asked for. A request of 0 bytes occupies nothing and has no free: left out
+size        bytes requested. A request of 0 bytes occupies nothing and has no free: left out
 mem_size    bytes as the pool rounds them, to 512
 mem_ptr     address; 0 where the request failed: left out
 pmem_id     not used: an ``id()``, and ids recur

@@ -36,7 +36,7 @@ class EventLog:
     path
         The file, for error messages.
     entry
-        How an error names the entry number `at`, with ``{}`` for the number; None if it is a line number.
+        How an error names the entry number ``at``, with ``{}`` for the number; None if it is a line number.
     frees_may_be_missing
         Whether an allocation at the address of a live block means that the free of that block was not logged. Otherwise
         it is an error.

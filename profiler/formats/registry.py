@@ -39,9 +39,9 @@ class Format:
     suffixes
         Suffixes of files to be written in it, lower case, with the dot.
     recognizes
-        Whether the first `HEAD` bytes of a file look like this format; None if it is not read.
+        Whether the first ``HEAD`` bytes of a file look like this format; None if it is not read.
     read
-        Reads a file as the profile of one step; raises `FormatError`, or `OSError` if it cannot be opened.
+        Reads a file as the profile of one step; raises `.FormatError`, or `OSError` if it cannot be opened.
     write
         Writes a file atomically; None if the format is not written.
     shows_plan

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 
 class UnsafePickleError(Exception):
-    """A pickle is malformed, or not safe to read. The message says what is wrong."""
+    """A pickle is malformed, or not safe to read. The message tells what is wrong."""
 
 
 def loads(data: bytes) -> Any:

@@ -32,7 +32,7 @@ def lines_of(path: str | os.PathLike[str], end: bytes = b"\n") -> Iterator[tuple
     Raises
     ------
     FormatError
-        A line is longer than `LONGEST_LINE` bytes, or not UTF-8.
+        A line is longer than ``LONGEST_LINE`` bytes, or not UTF-8.
     OSError
         The file cannot be opened.
     """

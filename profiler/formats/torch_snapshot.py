@@ -28,7 +28,7 @@ moment of it: the profile knows the program's live peak, older blocks included, 
 had reserved. Where the two contradict each other, or there are no segments, it knows neither.
 
 What is written is one step as its plan serves it: one segment, the arena, with every planned block at its offset; any
-other block has a segment of its own. Wrapped blocks are there when the trace begins. It uses only what the viewer's
+other block has a segment of its own. Wrapped blocks exist when the trace begins. It uses only what the viewer's
 reader understands, and opens at pytorch.org/memory_viz.
 
 Source: ``torch/cuda/memory.py``, ``torch/cuda/_memory_viz.py`` and ``torch/utils/viz/MemoryViz.js`` of PyTorch 2;
@@ -201,7 +201,7 @@ class _Count:
 def _at_the_end(segments: Any, device: int) -> tuple[int, int] | None:
     """Return bytes of a device's segments, and of the blocks alive in them; None if they are not as PyTorch lists them.
 
-    A block that waits for another stream is alive. Its bytes are those that were asked for.
+    A block that waits for another stream is alive. Its bytes are those that were requested.
     """
     reserved = alive = 0
     try:

@@ -1,4 +1,4 @@
-"""Which line of the user's own code asked for a block: code that is neither Python's nor of an installed package."""
+"""Which line of the user's own code requested a block: code that is neither Python's nor of an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Add the Chainer link and function that ask for a block to the block's call site.
+"""Add the Chainer link and function that request a block to the block's call site.
 
 ::
 

@@ -28,7 +28,7 @@ except ImportError as missing:
 class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
     """Watch this thread's CuPy allocations, and make a `Profile` of a step that repeats.
 
-    A `cupy.cuda.MemoryHook`: it does not change the allocator, nor addresses. It reads the wall clock at every
+    A ``cupy.cuda.MemoryHook``: it does not change the allocator, nor addresses. It reads the wall clock at every
     allocation and every free. The stream of a block is the current one of its allocation, or 0 if there is no CUDA
     driver to ask.
 

@@ -31,8 +31,8 @@ class NumpyRecorder(Recorder):
     upstream
         The memory handler that requests are passed on to; None: NumPy's default one.
     threads
-        Count, beside this context's requests, those of the threads that `threading` starts from now on: they lie in no
-        step, but the program's live peak has them. By `threading.setprofile`, for one call in each thread.
+        Count, besides this context's requests, those of the threads that ``threading`` starts from now on: they lie in
+        no step, but the program's live peak has them. By ``threading.setprofile``, for one call in each thread.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Recorder:
             if candidate.chosen:
                 return candidate.profile
         if self._profile is None:
-            raise ProfileError("no profile yet: no two consecutive steps asked for the same blocks")
+            raise ProfileError("no profile yet: no two consecutive steps allocated the same blocks")
         assert self._profile.program is not None
         turns = self._profile.program.turns
         return replace(self._profile, program=replace(self.program(self._signature), turns=turns))
@@ -99,7 +99,7 @@ class Recorder:
         """Return the steps that were found, in the order of the program; none where steps were marked.
 
         Each is a loop of the program, and its profile one pass that the next one repeated, if there is such a pass. See
-        `stowplan.profiler.candidates`.
+        ``stowplan.profiler.candidates``.
         """
         if not self._auto_step:
             return []

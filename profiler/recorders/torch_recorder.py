@@ -1,9 +1,9 @@
-"""Record the steps of a PyTorch program on the host: what its CPU tensors ask for, on all threads.
+"""Record the steps of a PyTorch program on the host: what its CPU tensors request, on all threads.
 
 While the recorder is entered, PyTorch's tensors come from the C library's heap, aligned as PyTorch aligns them, through
 C functions that note every block (profiler/core/watched_heap.hpp). Operators allocate without the GIL, and on threads
-of their own. So call sites are taken when an operator begins that no other one runs, by a callback of PyTorch's
-profiler (`at::RecordFunction`), and hold for all that is asked for until it ends::
+of their own. So call sites are taken when an operator begins that no other one runs, by a PyTorch callback
+profiler (`at::RecordFunction`), and hold for all that is requested until it ends::
 
     train.py:31 step > aten::linear                      an operator that the user's line calls
     train.py:33 step > AddmmBackward0 > aten::mm         one that autograd runs, on behalf of ``loss.backward()``
@@ -27,8 +27,8 @@ class TorchRecorder(Recorder):
     """Watch the allocations of PyTorch's CPU tensors, and make a `Profile` of a step that repeats.
 
     A step is one of all threads, in the order of their requests. On first use a small library is compiled against the
-    PyTorch that is there, some ten seconds, and kept; see `stowplan.profiler.torch_library`. What kernels take from the
-    C library themselves is not seen, nor is memory of devices.
+    PyTorch that is installed, some ten seconds, and kept; see ``stowplan.profiler.torch_library``. What kernels take
+    from the C library themselves is not seen, nor is memory of devices.
 
     Parameters
     ----------

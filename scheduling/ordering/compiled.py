@@ -1,4 +1,4 @@
-"""The compiled solvers; ``core/order/`` says how each works.
+"""The compiled solvers; ``core/order/`` tells how each works.
 
 ========  ==========================================================================================================
 greedy    list scheduling: always the operator after which the fewest bytes are alive. The baseline

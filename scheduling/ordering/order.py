@@ -82,15 +82,15 @@ def order(
     """Order the operators of a step so that its live peak, without recomputation, is small.
 
     Never worse than the order recorded. Deterministic, unless the time limit cuts it short. The order has passed
-    `stowplan.scheduling.require_valid`, and the peak is that of `stowplan.scheduling.simulate`. Ctrl-C ends the search,
-    and the best order so far is returned.
+    ``stowplan.scheduling.require_valid``, and the peak is that of `stowplan.scheduling.simulate`. Ctrl-C ends the
+    search, and the best order so far is returned.
 
     Parameters
     ----------
     graph
         n operators.
     solver
-        A name in `stowplan.scheduling.ordering.solvers`.
+        A name in ``stowplan.scheduling.ordering.solvers``.
     time_limit
         Wall-clock seconds, 0 or more, or None: no limit.
     progress

@@ -29,7 +29,7 @@ class OrderProblem:
     Attributes
     ----------
     workspace
-        Bytes of each operator beside its storages, int64 (n,).
+        Bytes of each operator besides its storages, int64 (n,).
     before
         For each operator those that must have run before it; n rows.
     size

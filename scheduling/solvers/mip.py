@@ -1,14 +1,14 @@
 """mip: the fastest schedule of values kept and dropped in the recorded order, as an integer program. For small graphs.
 
 The program is the simulator's definition, line by line (compare Checkmate, Jain et al. 2020, section 4, which lets
-any operator run at any time; here one runs again exactly when a recomputation asks for it). For values v, operators o
+any operator run at any time; here one runs again exactly when a recomputation needs it). For values v, operators o
 and positions p, all between 0 and 1::
 
     d[v]           the value is DROPPED; in a step without phases, also d[v,p] of each use: it goes after it. These
                    are the only true variables; all others follow from them
-    there[v,p]     it is there before position p
+    there[v,p]     it exists before position p
     asked[v,p]     the operator at p reads it, or an operator that runs again before it
-    again[o,p]  =  one of what o writes is asked for, and not there
+    again[o,p]  =  one of what o writes is needed, and does not exist
     there[v,p+1] = (there or written or made again), and not (dropped, and p the last use of its phase or of all; or
                    d[v,p])
 
@@ -191,7 +191,7 @@ class _Program:
         return again
 
     def _advance(self, p: int) -> None:
-        """Find what is there when the operator at a position runs, and what is there after it."""
+        """Find what exists when the operator at a position runs, and what exists after it."""
         now: dict[int, Any] = {}
         for v in self._values:
             terms = [self._there[v][p], int(v in self._writes[self._order[p]])]
@@ -203,7 +203,7 @@ class _Program:
         self._with.append(now)
 
     def _lasting(self) -> dict[int, list[Any]]:
-        """Return for each storage and position whether a recomputation from there on reads it, where it is there."""
+        """Return for each storage and position whether a recomputation from there on reads it, where it exists."""
         n = len(self._order)
         stays: dict[int, list[Any]] = {}
         for s in self._first:

@@ -1,7 +1,7 @@
 """The command ``stowplan``. One module of `stowplan.cli.commands` holds one command.
 
 Results go to standard output, everything else (progress, errors) to standard error. Exit status: 0; 1 if the command
-ran and its answer is bad news; 2 for bad input, with one line that says what is wrong, where, and what was expected,
+ran with a negative result; 2 for bad input, with one line that tells what is wrong, where, and what was expected,
 and nothing written.
 """
 
@@ -48,7 +48,7 @@ class _Run(click.Command):
 
 
 class _Group(click.Group):
-    """Loads a command's module when the command is asked for."""
+    """Loads a command's module when the command is requested."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -7,7 +7,7 @@
         train(batch)
 
 Without ``--step-function`` the step that the cell repeats is found. A pool serves the cell alone, and a line below it
-says what the pool has counted; arrays that the cell has made live on. Needs IPython.
+tells what the pool has counted; arrays that the cell has made live on. Needs IPython.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A profile's step through stowplan and through every pool that is modelled: what each would reserve.
 
-All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that asks for
+All of them serve the *planned* blocks: those that die within a step or in the one after it, on the stream that requests
 most bytes. Older and escaped blocks (parameters, optimizer state) are the same for everybody. What a plan saves is a
 share of the program's memory with a pool, at its fullest moment: older and escaped blocks, and what the pool reserves.
 It is known where the profile knows of older blocks.
 
 For a profile of the host's, of NumPy or of PyTorch's CPU tensors, the C library's malloc is measured, as that is what
-the plan takes the place of. Pools of devices then say what the same step would need there: they are hypothetical.
+the plan takes the place of. Pools of devices then tell what the same step would need there: they are hypothetical.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Comparison:
     Attributes
     ----------
     plan
-        stowplan's: its placement has the arena (`peak`) and the lower bound, in units of the alignment.
+        stowplan's: its placement has the arena (``peak``) and the lower bound, in units of the alignment.
     planned_peak
-        The most bytes, as asked for, that the planned blocks have alive at once.
+        The most bytes, as requested, that the planned blocks have alive at once.
     pools
-        By name in `POOL_MODELS`, or `MALLOC`: the use after enough steps for the pool to stop growing.
+        By name in ``POOL_MODELS``, or ``MALLOC``: the use after enough steps for the pool to stop growing.
     """
 
     plan: Plan
@@ -95,7 +95,7 @@ class Comparison:
 
     @property
     def with_plan(self) -> int | None:
-        """Bytes that the program takes with the plan, at most: the arena, and what is alive beside it.
+        """Bytes that the program takes with the plan at most, which are the arena and the other live bytes.
 
         None where the profile does not know.
         """
@@ -127,7 +127,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Peak:
-    """The first moment at which the most bytes are alive, of those that were asked for.
+    """The first moment at which the most bytes are alive, of those that were requested.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def peak_of(plan: Plan) -> Peak:
 
 
 def as_requested(plan: Plan) -> Problem:
-    """Return a plan's blocks with the sizes that were asked for, neither aligned nor rounded."""
+    """Return a plan's blocks with the sizes that were requested, neither aligned nor rounded."""
     start, end, gaps = plan.profile.on_line(plan.rows)
     return Problem(plan.profile.size[plan.rows], start, end, gaps=gaps)
 
@@ -181,12 +181,12 @@ def compare(
     profile
         The step.
     alignment
-        Bytes, of the plan's blocks; None: `alignment_of` the profile.
+        Bytes, of the plan's blocks; None: ``alignment_of`` the profile.
     solver, time_limit, threads, progress
         As for `stowplan.packing.pack`.
     pools
-        Names in `POOL_MODELS`, or `MALLOC`. None: all of the models, and for a profile of the host's first `MALLOC`, if
-        it can be measured.
+        Names in ``POOL_MODELS``, or ``MALLOC``. None: all of the models, and for a profile of the host's first
+        ``MALLOC``, if it can be measured.
 
     Raises
     ------

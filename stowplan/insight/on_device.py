@@ -59,13 +59,13 @@ class Way:
     Attributes
     ----------
     name
-        One of `POOLS`, ``"plan"``, ``"lean"``, ``"budget"``.
+        One of ``POOLS``, ``"plan"``, ``"lean"``, ``"budget"``.
     step
         Bytes that the step takes: what a pool or an arena reserves, or a schedule's live peak.
     total
         With escaped blocks and what the program retains, at their fullest moment.
     verdict
-        `FITS`, `NOT` or `TOO_CLOSE`.
+        ``FITS``, ``NOT`` or ``TOO_CLOSE``.
     extra_share
         Time that it costs, as a share of the step's.
     """
@@ -88,7 +88,7 @@ class Way:
 
 
 def verdict_of(total: int, memory: int) -> str:
-    """Say whether so many bytes fit a device's memory, beside `UNKNOWN`."""
+    """Tell whether so many bytes fit a device's memory, besides ``UNKNOWN``."""
     return NOT if total > memory else FITS if total + UNKNOWN <= memory else TOO_CLOSE
 
 
@@ -114,7 +114,7 @@ def ways(
     memory
         Bytes of the device.
     retained
-        Bytes that the program keeps from step to step, or at the moments of `Profile.unplanned_bytes`; but for a
+        Bytes that the program keeps from step to step, or at the moments of `.Profile.unplanned_bytes`; but for a
         graph's resident values, if these are more.
     how
         Solver, time limit and threads: of plans, as for `stowplan.insight.comparison.compare`; a schedule's solver is

@@ -154,7 +154,7 @@ def test_numpy_s_error_carries_the_diagnosis() -> None:
     assert "live 80,000 bytes; reserved" in text
     assert f"largest lower bound {pool.stats.lower_bound:,}" in text
     assert "40,000  planned, request 0 of this step, due at request 2" in text
-    assert "next: look at the shape" in text
+    assert "next: this request alone exceeds" in text
     failure = pool.report(as_dict=True)["failure"]
     assert failure is not None
     assert failure in text
@@ -218,7 +218,7 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
 @pytest.mark.parametrize(
     ("noted", "planned", "action"),
     [
-        (failure(2000, 1000), True, "look at the shape"),
+        (failure(2000, 1000), True, "this request alone exceeds"),
         (failure(500, 1000, (900, 0, "upstream")), False, "there is no plan yet"),
         (failure(500, 1000, (900, 5, "upstream")), True, "made before this step and is not planned"),
         (failure(500, 1000, (900, -1, "upstream")), True, "made before this step and is not planned"),
@@ -266,7 +266,7 @@ def test_cupy_s_error_carries_the_diagnosis() -> None:
     assert text.startswith("Out of memory allocating 2,097,152 bytes")  # CuPy's own
     assert "upstream has no memory for 2,097,152 bytes: request 1 of step 5 (key 'train')" in text
     assert "3,000  planned, request 0 of this step, due at request 1" in text
-    assert text.count("next: look at the shape") == 1
+    assert text.count("next: this request alone exceeds") == 1
     assert pool.report(as_dict=True)["failure"] in text
 
 

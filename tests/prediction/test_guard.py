@@ -112,7 +112,7 @@ def test_a_wrong_law_is_dropped_and_said(cache: Path) -> None:
     guarded(np.ones(2_000_000))
     (file,) = (cache / "stowplan" / "predict").iterdir()
     large[0] = 0
-    with pytest.warns(RuntimeWarning, match="what was learnt is dropped"):
+    with pytest.warns(RuntimeWarning, match="what was learned is dropped"):
         guarded(np.ones(3_000_000))
     assert not file.exists()
 

@@ -278,7 +278,7 @@ def test_what_a_c_library_takes_is_said() -> None:
     if not hasattr(pytest.importorskip("resource"), "RUSAGE_THREAD"):
         pytest.skip("the system does not say which pages are touched")
     for text in printed("-c", INVERSE).split("|"):  # of a process in which nothing is free yet
-        assert "of fresh memory, and all arrays that it asked for have" in text
+        assert "of fresh memory, and all arrays that it allocated have" in text
 
 
 def test_a_function_too_slow_for_its_time_is_said() -> None:
@@ -351,7 +351,7 @@ def test_an_empty_example_stands_for_any() -> None:
 
 def test_a_prediction_names_its_function() -> None:
     prediction: Prediction = patient(np.outer, LINE, LINE)
-    assert repr(prediction).startswith("<Prediction of outer: learnt from ")
+    assert repr(prediction).startswith("<Prediction of outer: learned from ")
 
 
 def test_what_is_not_given_is_as_in_a_large_example() -> None:

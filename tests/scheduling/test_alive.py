@@ -91,6 +91,6 @@ def test_the_floor_names_the_operator_and_what_is_beside_it() -> None:
     assert caught.value.least == 11 << 20
     assert caught.value.floor in str(caught.value)
     assert caught.value.floor == (
-        "the least is reached where conv runs, with 8.0 MiB of workspace and 3.0 MiB that it reads and writes, beside "
+        "the least is reached where conv runs, with 8.0 MiB of workspace and 3.0 MiB that it reads and writes, and "
         "0 B in 0 other values; a smaller batch for that operator, or another algorithm for it, would lower it"
     )

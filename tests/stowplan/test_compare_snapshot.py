@@ -74,7 +74,7 @@ def test_the_arena_stays_while_other_blocks_come_and_go(
         assert found["with_plan"] == (60 + 64) * MIB
         assert found["saved_of_reserved"] == 1 - (60 + 64) * MIB / pool.most_reserved
         assert found["pools"]["pytorch-expandable"]["saved"] == (80 - 64) / (60 + 80)
-        said = "60.0 MiB asked for after the fullest moment stay" in stowplan(command, path).output
+        said = "60.0 MiB allocated after the peak stay" in stowplan(command, path).output
         assert said == (program is kept_after_peak)
 
 

@@ -136,7 +136,7 @@ def check_text(text: str, found: dict[str, Any], told: Replay, path: Path) -> No
         )
         is_later = later > until and later == told.unplanned_peak
         at_the_end = told.bytes_of(k for k, block in enumerate(told.blocks) if block.escapes)
-        said = f"{human_bytes(at_the_end - parts['escaped'])} asked for after the fullest moment stay"
+        said = f"{human_bytes(at_the_end - parts['escaped'])} allocated after the peak stay"
         assert (said in text, "record two steps" in text) == (is_later, is_later)
     for cells in expected:
         assert cells in rows
@@ -333,9 +333,9 @@ def test_a_recorded_program(seed: int, tmp_path: Path) -> None:
         program = found["program"]
         assert {name: program[name] for name in counts} == counts
         assert program["coverage"] == pytest.approx(coverage)
-        requests = f"{counts['requests']:,} requests ({program['small']:,} bytes or more)"
+        requests = f"{counts['requests']:,} allocations ({program['small']:,} bytes or more)"
         shares = f"{coverage[0]:.1%} of the program's {requests} and {coverage[1]:.1%} of their bytes\n"
-        assert f"the step came {STEPS} times; {STEPS} steps cover {shares}" in text
+        assert f"the step ran {STEPS} times; {STEPS} steps cover {shares}" in text
         ever = human_bytes(counts["live_peak"])
         assert f"in the step: {human_bytes(found['live_peak'])} (" in text
         assert f"); {ever} in the whole run\n" in text

@@ -74,7 +74,7 @@ def test_a_plan_changes_the_answer(files: list[str]) -> None:
     assert (found["verdict"], found["remedies"]) == (NOT, ["plan"])
     result = stowplan("fit", *files, "--batch", 200_000, "--device", "cuda:12GiB")
     assert "does not fit with CuPy's pool" in result.output
-    assert "What changes the answer: stowplan's plan (fits)" in result.output
+    assert "Makes it fit: stowplan's plan (fits)" in result.output
     assert "workspaces of cuDNN" in result.output
 
 

@@ -134,8 +134,8 @@ def test_the_program_s_memory_for_people_and_programs(tmp_path: Path) -> None:
         assert (
             "live peak of the program in the step: 157 KiB (140 KiB older, 1.0 KiB escaped," in result.output
         )
-        assert "the step came 8 times; 9 steps cover 90.0% of the program's 50 requests" in result.output
-        assert "not seen: requests of other threads and contexts;" in result.output
+        assert "the step ran 8 times; 9 steps cover 90.0% of the program's 50 allocations" in result.output
+        assert "not recorded: other threads and contextvars contexts, earlier allocations" in result.output
         if command == "compare":
             device = result.output.index("on a device (hypothetical)")
             assert result.output.index("the C library's malloc") < device < result.output.index("CuPy's pool")
@@ -331,7 +331,7 @@ def test_nothing_fits_is_bad_news(batches: list[str]) -> None:
     result = stowplan("fit", *batches, "--memory", "10KiB", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["largest"] is None
-    assert result.stderr == "Error: not even a batch of 1 fits 10240 bytes beside 0 retained\n"
+    assert result.stderr == "Error: not even a batch of 1 fits 10240 bytes in addition to 0 retained\n"
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_fit_refuses_what_it_cannot_use(arguments: list[str], expected: str, pro
 
 def test_help_says_the_exit_status_and_gives_examples() -> None:
     text = stowplan("--help").output
-    for line in ("Exit status:", "  0  done", "  1  done, and the answer is bad news", "  2  bad input"):
+    for line in ("Exit status:", "  0  done", "  1  completed with a negative result", "  2  bad input"):
         assert line in text
     for name in COMMANDS:
         assert f"Example: stowplan {name} " in stowplan(name, "--help").output, name

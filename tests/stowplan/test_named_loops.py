@@ -76,7 +76,7 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     )
     assert re.fullmatch(r"50 times, 4 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
     assert chosen_line(said)[1] == 10
-    assert "\nstowplan: fullest moment of the whole run: " in said
+    assert "\nstowplan: peak of the whole run: " in said
     assert set(Profile.load(tmp_path / "step.profile").size.tolist()) == {720_000}
     other = profiled(tmp_path, "--step", "2", "phases.py")
     assert "step 2 of those that it repeats: 3 blocks" in other

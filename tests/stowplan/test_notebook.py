@@ -36,7 +36,7 @@ def test_a_cell_is_served(shell: Any, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_cell_that_marks_nothing_is_the_heap_s(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shell.run_cell_magic("stowplan", "", "kept = np.ones(30_000)\nfor x in range(20): train(x)")
-    assert "requests served by the pool's heap" in capsys.readouterr().out
+    assert "allocations from the pool's heap" in capsys.readouterr().out
     assert float(shell.user_ns["kept"].sum()) == 30_000  # it lives on without the pool
 
 

@@ -85,9 +85,7 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     assert done.returncode == 3
     assert done.stdout.startswith("['a'] __main__ 1.0")
     said, cost = done.stderr.splitlines()
-    assert (
-        "requests served by the pool's heap, no step marked (--auto-step finds steps); most reserved" in said
-    )
+    assert "allocations from the pool's heap, no step marked (try --auto-step); peak reserved" in said
     assert re.fullmatch(r"stowplan: [\d.]+ s of CPU time, [\d,]+ page faults", cost)
     figures = json.loads((script.parent / "stats.json").read_text())
     assert figures["exit_status"] == 3
@@ -100,7 +98,7 @@ def test_marked_steps_are_the_pool_s(script: Path) -> None:
         "run", "--step-function", "__main__:Pond.step", "--stats", "s.json", "pond.py", folder=script.parent
     )
     assert done.returncode == 0, done.stderr
-    assert "requests served from a plan; most reserved" in done.stderr
+    assert "allocations from a plan; peak reserved" in done.stderr
     figures = json.loads((script.parent / "s.json").read_text())["numpy"]
     assert figures["steps"] >= 200
     assert figures["replayed"] > figures["requests"] / 2

@@ -10,7 +10,7 @@ V. A. Korthikanti et al., "Reducing Activation Recomputation in Large Transforme
 module           what it is
 ===============  ======================================================================================================
 ``ranks``        the ranks that a network is split over; a lone rank, for profiles without MPI
-``collectives``  differentiable collectives, functions of Chainer's
+``collectives``  differentiable collectives, Chainer functions
 ``links``        linear links split by columns and by rows, normalization, dropout with the masks of the unsplit network
 ===============  ======================================================================================================
 
@@ -26,10 +26,10 @@ mpi4py, with ``sequence=True`` or ``False`` (tensor parallelism)::
 - By *tensor*, each pair of links takes an all-reduce forward and one backward. By *sequence*, an all-gather and a
   reduce-scatter take its place, and one more all-gather in the backward pass.
 - `dropout` drops the same elements however the network is split, and keeps a mask of a byte an element, which a
-  schedule may drop: a counter says what it drew.
+  schedule may drop: a counter tells what it drew.
 - `take_parts` copies a rank's parts of an unsplit network's parameters. Gradients of parameters that every rank has
   whole are complete, and the same on all, after the backward pass.
-- `LoneRank(8)` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
+- ``LoneRank(8)`` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
   without MPI. ``python -m experiments.parallel.profile -o profiles --parallel sequence SHAPE...`` makes profiles that
   ``stowplan fit --at SHAPE --ranks 8 --parallel sequence`` reads. A shape is
   ``words:16,batch:2,width:32,heads:4,sequence:2,layers:2``; ``layers`` repeats blocks, and ``fit`` takes profiles of

@@ -1,4 +1,4 @@
-"""Differentiable collectives: functions of Chainer's over the ranks that split a network.
+"""Differentiable collectives: Chainer functions over the ranks that split a network.
 
 ==================  =========================  =========================  ==============================================
 function            forward                    backward                   in the paper (figures 4 and 5)
@@ -106,22 +106,22 @@ class _GatherLinear(_Collective):
 
 
 def copy(x: Any, ranks: Ranks) -> Any:
-    """Return `x`, which every rank has whole; the ranks' gradients are summed."""
+    """Return ``x``, which every rank has whole; the ranks' gradients are summed."""
     return x if ranks.size == 1 else _Copy(ranks).apply((x,))[0]
 
 
 def all_reduce(x: Any, ranks: Ranks) -> Any:
-    """Return the sum of the ranks' `x`, whole on every rank, where all goes on alike."""
+    """Return the sum of the ranks' ``x``, whole on every rank, where all goes on alike."""
     return x if ranks.size == 1 else _AllReduce(ranks).apply((x,))[0]
 
 
 def all_gather(x: Any, ranks: Ranks) -> Any:
-    """Return the ranks' parts `x` (n, ...) one after the other, (n * ranks, ...); their gradients are summed."""
+    """Return the ranks' parts ``x`` (n, ...) one after the other, (n * ranks, ...); their gradients are summed."""
     return x if ranks.size == 1 else _AllGather(ranks).apply((x,))[0]
 
 
 def reduce_scatter(x: Any, ranks: Ranks) -> Any:
-    """Return this rank's part (n / ranks, ...) of the sum of the ranks' `x` (n, ...).
+    """Return this rank's part (n / ranks, ...) of the sum of the ranks' ``x`` (n, ...).
 
     Raises
     ------
@@ -132,7 +132,7 @@ def reduce_scatter(x: Any, ranks: Ranks) -> Any:
 
 
 def gather_linear(x: Any, w: Any, b: Any, ranks: Ranks) -> Any:
-    """Return ``all_gather(x) @ w.T + b``; for the backward pass keep `x`, and not what was gathered.
+    """Return ``all_gather(x) @ w.T + b``; for the backward pass keep ``x``, and not what was gathered.
 
     This takes an all-gather more, in the backward pass.
 

@@ -6,7 +6,7 @@
     columns   W [ - - - | - - - ]  of outputs   W  [ -  - ]   rows: of inputs, so that the products are summed,
                                                    [ -  - ]   and the bias is added to the sum
 
-Matrices are (outputs, inputs), as Chainer's. Their parts are drawn from a generator of NumPy's that knows the rank: two
+Matrices are (outputs, inputs), as Chainer's. Their parts are drawn from a NumPy generator that knows the rank: two
 ranks do not start alike. `take_parts` copies the parts of an unsplit network instead.
 """
 
@@ -177,7 +177,7 @@ _PIECE = 1 << 16  # numbers drawn at once
 
 
 def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
-    """Drop elements at random, the same ones however `x` is split over ranks.
+    """Drop elements at random, the same ones however ``x`` is split over ranks.
 
     Element k of the unsplit array is kept or dropped by number k of the generator Philox, which can begin anywhere (J.
     K. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011). So parts fit together, and ranks that
@@ -193,7 +193,7 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
     seed
         Numbers 0 and above that no other call has; the same on every rank.
     first
-        Which element of the unsplit array is the first of `x`.
+        Which element of the unsplit array is the first of ``x``.
     """
     if not 0 <= ratio < 1:
         raise ParallelError(f"a dropout ratio of {ratio}; expected one from 0 up to 1")
@@ -204,7 +204,7 @@ def dropout(x: Any, ratio: float, seed: Sequence[int], first: int = 0) -> Any:
 
 @trust
 class _Dropout(chainer.FunctionNode):  # type: ignore[misc]
-    """Draws its mask where it has none: a counter says what it drew, so a rerun makes the same bits again."""
+    """Draws its mask where it has none: a counter tells what it drew, so a rerun makes the same bits again."""
 
     def __init__(self, ratio: float, seed: Sequence[int], first: int, kept: Any = None) -> None:
         super().__init__()

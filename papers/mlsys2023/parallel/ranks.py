@@ -10,11 +10,11 @@ __all__ = ["Communicator", "LoneRank", "ParallelError", "Ranks"]
 
 
 class ParallelError(StowplanError, ValueError):
-    """A network cannot be split as asked for."""
+    """A network cannot be split as requested."""
 
 
 class Communicator(Protocol):
-    """What is used of `mpi4py.MPI.Comm`; its methods take arrays of one type, in C order."""
+    """What is used of ``mpi4py.MPI.Comm``; its methods take arrays of one type, in C order."""
 
     @property
     def rank(self) -> int:
@@ -25,13 +25,13 @@ class Communicator(Protocol):
         """How many ranks there are."""
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802 (mpi4py's names)
-        """Put the sum over all ranks into `recvbuf`, as large as `sendbuf`."""
+        """Put the sum over all ranks into ``recvbuf``, as large as ``sendbuf``."""
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Put the arrays of all ranks into `recvbuf`, one after the other."""
+        """Put the arrays of all ranks into ``recvbuf``, one after the other."""
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any) -> None:  # noqa: N802
-        """Put this rank's part of the sum over all ranks into `recvbuf`."""
+        """Put this rank's part of the sum over all ranks into ``recvbuf``."""
 
 
 class Ranks:
@@ -40,7 +40,7 @@ class Ranks:
     Parameters
     ----------
     comm
-        mpi4py's communicator of these ranks, or a `LoneRank`. Of a communicator of ChainerMN's its ``mpi_comm`` is
+        mpi4py's communicator of these ranks, or a `LoneRank`. Of a ChainerMN communicator its ``mpi_comm`` is
         taken.
     sequence
         Split what lies between the matrices (normalization, dropout) along the sequence too.
@@ -52,12 +52,12 @@ class Ranks:
         self.sequence = sequence
 
     def part(self, count: int, what: str) -> slice:
-        """Return this rank's part of `count` things.
+        """Return this rank's part of ``count`` things.
 
         Raises
         ------
         ParallelError
-            They cannot be divided equally; the error names `what` they are.
+            They cannot be divided equally; the error names ``what`` they are.
         """
         if count % self.size:
             raise ParallelError(
@@ -71,7 +71,7 @@ class LoneRank:
     """A communicator that stands for one rank of many, without the others and without MPI.
 
     The other ranks are taken to add nothing to sums, and to send what this one sends. So values are not those of the
-    split network; sizes, and the order in which blocks are asked for and freed, are. That is what a profile needs, for
+    split network; sizes, and the order in which blocks are requested and freed, are. That is what a profile needs, for
     any number of ranks.
 
     Parameters

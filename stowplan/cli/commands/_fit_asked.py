@@ -20,7 +20,7 @@ DOUBLINGS = 4
 
 @dataclass(frozen=True)
 class Asked:
-    """The arguments and options of one call; `fit` says what each means."""
+    """The arguments and options of one call; `fit` tells what each means."""
 
     files: tuple[tuple[dict[str, int], Path], ...]
     batches: tuple[int, ...]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def fit_device(asked: Asked) -> Answer:
-    """Predict and replay. It is bad news unless each batch fits with the program's own pool."""
+    """Predict and replay. The result is negative unless each batch fits with the program's own pool."""
     from ...insight.on_device import FITS, NOT_KNOWN, own_pool, remedies, ways
     from ...prediction import fit_graphs, fit_steps
     from ...profiler import formats
@@ -99,7 +99,7 @@ def _parts(asked: Asked, figures: dict[str, Any], found: dict[int, list[Way]], o
         yield rows
         if answer.verdict != FITS:
             better = [f"{way.title} ({way.verdict})" for way in remedies(several, own)]
-            yield f"What changes the answer: {', '.join(better) or 'none of these ways'}"
+            yield f"Makes it fit: {', '.join(better) or 'none of these'}"
     yield from (f"cannot tell: {one}" for one in figures["cannot_tell"])
     recorded = "as recorded, so far as the recorder saw it made"
     source = recorded if asked.retained is None else "as --retained says"

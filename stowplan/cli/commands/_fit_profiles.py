@@ -46,7 +46,7 @@ def fit_profiles(asked: Asked) -> Answer:
         figures,
         _parts(figures),
         bad=memory is not None and largest is None,
-        why=f"not even a batch of 1 fits {memory} bytes beside {retained} retained",
+        why=f"not even a batch of 1 fits {memory} bytes in addition to {retained} retained",
     )
 
 
@@ -84,6 +84,6 @@ def arena_columns(retained: int) -> list[str]:
 
 
 def arena_cells(row: dict[str, Any], retained: int) -> list[str]:
-    """Return what a prediction's row in a table says in bytes."""
+    """Return the bytes in a prediction's row of a table."""
     total = [human_bytes(row["total"])] if retained else []
     return [human_bytes(row["planned_peak"]), human_bytes(row["arena"]), *total]

@@ -42,7 +42,7 @@ def read_graph(path: Path, dimensions: Mapping[str, int] | None = None) -> StepG
     Raises
     ------
     FormatError
-        The file is no step graph. If it is a profile, the message says how to record a graph.
+        The file is no step graph. If it is a profile, the message tells how to record a graph.
     OSError
         The file cannot be opened.
     """

@@ -42,14 +42,14 @@ def table(title: str, *columns: str, left: tuple[str, ...] = ()) -> Table:
 
 
 WORDS = (
-    "older: alive before the step; escaped: not freed by the end of the next step;\n"
+    "older: live before the step; escaped: not freed by the end of the next step;\n"
     "wrapped: freed in the next step; tick: an allocation or a free"
 )
 """Explains the words that the tables print."""
 
 
 def program_lines(profile: Profile) -> list[str]:
-    """Return sentences on the program that a step is of: its live peak, how often the step came, what was not seen."""
+    """Return sentences on a step's program: its live peak, how often the step ran, what was not recorded."""
     parts, program = profile.at_live_peak(), profile.program
     lines = []
     if parts is None:
@@ -70,37 +70,35 @@ def program_lines(profile: Profile) -> list[str]:
         if parts is not None and unplanned is not None and parts.tick < unplanned.argmax() < profile.period:
             later = human_bytes(int(profile.escaped_bytes()[-1]) - parts.escaped)
             lines.append(
-                f"{later} asked for after the fullest moment stay, beside the arena; "
+                f"{later} allocated after the peak stay, in addition to the arena; "
                 "if they are state that a first step makes, record two steps"
             )
         return lines
     requests, count = program.coverage
     if program.repeats:
         rotating = f" (the profile has {program.turns} in a row)" if program.turns > 1 else ""
-        often = f"the step came {counted(program.repeats, 'time')}{rotating}; {counted(program.steps, 'step')} cover"
+        often = f"the step ran {counted(program.repeats, 'time')}{rotating}; {counted(program.steps, 'step')} cover"
     elif program.steps:
         often = f"no step was repeated; {counted(program.steps, 'step')} cover"
     else:
-        often = "no steps; they cover"
-    seen = f"{program.requests:,} requests ({program.small:,} bytes or more)"
+        often = "no step was detected or marked; steps cover"
+    seen = f"{program.requests:,} allocations ({program.small:,} bytes or more)"
     lines.append(f"{often} {requests:.1%} of the program's {seen} and {count:.1%} of their bytes")
     if program.other_requests:
-        others = counted(program.other_requests, "request")
-        lines.append(f"of other threads: {others}, {human_bytes(program.other_bytes)}, in no step")
+        others = counted(program.other_requests, "allocation")
+        lines.append(f"other threads: {others}, {human_bytes(program.other_bytes)}, in no step")
     unseen = {
-        ("NumPy", True): "contexts that the program makes, and threads that Python does not start",
-        ("NumPy", False): "other threads and contexts",
-        ("PyTorch", False): "what PyTorch's kernels take from the C library",
+        ("NumPy", True): "other contextvars contexts, native threads",
+        ("NumPy", False): "other threads and contextvars contexts",
+        ("PyTorch", False): "memory that PyTorch's kernels take from the C library",
     }.get((program.library, program.threads), "other threads")
-    if program.library != "PyTorch":
-        unseen = f"requests of {unseen}"
-    lines.append(f"not seen: {unseen}; blocks from before the recording")
+    lines.append(f"not recorded: {unseen}, earlier allocations")
     return lines
 
 
 def holders_table(program: Program, top: int) -> Table:
     """Return a table of what held the program's live peak: the call sites, the most bytes first."""
-    title = f"Fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"
+    title = f"Peak of the whole run: {human_bytes(program.live_peak)} live, held by"
     return held_table(title, "call site", program.holders, program.live_peak, top)
 
 
@@ -123,7 +121,7 @@ def holder_lines(profile: Profile, top: int = 3) -> list[str]:
     program = profile.program
     if program is None or not program.holders:
         return []
-    lines = [f"fullest moment of the whole run: {human_bytes(program.live_peak)} alive, held by"]
+    lines = [f"peak of the whole run: {human_bytes(program.live_peak)} live, held by"]
     for holder in program.holders[:top]:
         share = holder.bytes / max(program.live_peak, 1)
         where = from_here(holder.site or "unknown")
@@ -146,7 +144,7 @@ def site_on_lines(site: str) -> str:
 
 
 def compared(path: Path, how: Mapping[str, Any]) -> Comparison:
-    """Read a profile, and plan and compare as `planning_options` say."""
+    """Read a profile, and plan and compare as `planning_options` tell."""
     from ...insight.comparison import compare
     from ...profiler import formats
 

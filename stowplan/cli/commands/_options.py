@@ -16,8 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXIT_STATUS = """\b
 Exit status:
   0  done
-  1  done, and the answer is bad news: nothing fits, results differ
-  2  bad input, said in one line; nothing was written"""
+  1  completed with a negative result: nothing fits, results differ
+  2  bad input, reported in one line; nothing was written"""
 
 
 class OutputFile(click.Path):
@@ -116,7 +116,7 @@ threads_option = click.option(
 alignment_option = click.option(
     "--alignment",
     type=click.IntRange(min=1),
-    help="Bytes that the plan aligns blocks to.  [default: 64 for a profile of NumPy's, as NumpyPool; else 512]",
+    help="Bytes that the plan aligns blocks to.  [default: 64 for a NumPy profile, as NumpyPool; else 512]",
 )
 
 
@@ -136,7 +136,7 @@ dimension_option = click.option(
     metavar="NAME=N",
     multiple=True,
     callback=_dimensions,
-    help="What a dimension is that an ONNX file leaves open; for one without a name, as x[0]=N. Once for each.",
+    help="Size of a dimension that an ONNX file leaves open; for one without a name, x[0]=N. Repeat it for each.",
 )
 
 

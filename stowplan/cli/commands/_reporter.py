@@ -21,7 +21,7 @@ class Answer(NamedTuple):
     parts
         Lines and tables for people; iterated over for them alone.
     bad
-        Whether the answer is bad news: exit status 1.
+        Whether the result is negative: exit status 1.
     why
         A line on standard error if it is.
     """
@@ -41,7 +41,7 @@ class Reporter(click.Command):
         self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=how))
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run the command, print its answer, and exit with status 1 if that is bad news."""
+        """Run the command, print its answer, and exit with status 1 if the result is negative."""
         as_json = ctx.params.pop("as_json")
         answer: Answer = super().invoke(ctx)
         if as_json:

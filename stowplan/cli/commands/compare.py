@@ -16,10 +16,10 @@ from ._reporter import Answer, reporter
 def compare(profile: Path, **how: Any) -> Answer:
     """Compare what pools would reserve for the step of PROFILE with stowplan's plan.
 
-    PROFILE is any file that stowplan convert reads. The pools are models of CuPy's, PyTorch's (with and without
-    expandable segments), RMM's and Chainer 1's, and of none at all; each replays the step until it stops growing. For a
-    profile of NumPy's they are hypothetical, and the C library's malloc is measured. What the plan saves is a share of
-    the program's memory: older and escaped blocks, and what the pool reserves.
+    PROFILE is any file that stowplan convert reads. The step is replayed through models of the pools of CuPy, PyTorch
+    (with and without expandable segments), RMM and Chainer 1, and of no pool, until each stops growing. For a NumPy
+    profile these are hypothetical, and the C library's malloc is measured. What the plan saves is a share of the
+    program's memory: older and escaped blocks, and what the pool reserves.
     """
     found = _look.compared(profile, how)
     return Answer(_look.memory_figures(profile, found), (*_look.memory_parts(profile, found), _look.WORDS))

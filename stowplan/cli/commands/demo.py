@@ -14,7 +14,7 @@ from ._reporter import Answer, reporter
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
-@reporter("Train a network without and with the pool, and compare.", "demo --model resnet50 --batch 4")
+@reporter("Train a network with and without the pool, and compare.", "demo --model resnet50 --batch 4")
 @click.option(
     "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
 )
@@ -31,18 +31,17 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="Of images, parameters, dropout.",
+    help="Seed of images, parameters and dropout.",
 )
 @click.option(
     "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."
 )
 @click.option("--no-plot", is_flag=True, help="Make no picture.")
 def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool) -> Answer:
-    """Train a network of Chainer's with NumPy's allocator, through the pool, and lean, and compare.
+    """Train a Chainer network with and without the pool, and compare memory and time.
 
-    The lean run goes through a pool, too, and lets each array go when the step's last reader is done with it. The
-    images are synthetic. All runs start from the same seed, and take turns, a step each, so that what else the
-    machine does slows all of them. Exit status 1 if their results differ in any bit.
+    It trains three ways (NumPy's allocator; the pool; the pool with early release), interleaved step by step, from the
+    same seed, on synthetic images. Exit status 1 if their results differ in any bit.
     """
     from ...compat import enable_chainer
 

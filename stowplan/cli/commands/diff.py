@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of the table.")
 def diff(before: Path, after: Path, top: int) -> Answer:
-    """Say which call sites hold more memory in AFTER than in BEFORE, two profiles of one program.
+    """Show which call sites hold more memory in AFTER than in BEFORE, two profiles of one program.
 
-    What counts is what each call site holds at the fullest moment of the whole run, inside a step or not; of a profile
-    that stowplan profile did not write, at the fullest moment of its step. Lines that another release has moved are
-    matched by file and function. Exit status 1 if a call site differs.
+    The table compares what each call site holds at the peak live memory of the whole run, inside a step or not; for a
+    file that stowplan profile did not write, at the peak of its step. Moved lines are matched by file and function.
+    Exit status 1 if a call site differs.
     """
     from ...insight.differences import differences, holders
     from ...profiler import formats

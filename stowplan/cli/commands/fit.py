@@ -36,7 +36,7 @@ MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
     "--at", type=ShapeType(), help="Predict this shape, of profiles of named shapes: NAME:NUMBER,..."
 )
 @click.option(
-    "--ranks", type=click.IntRange(min=1), help="Predict one of so many ranks, split as --parallel says."
+    "--ranks", type=click.IntRange(min=1), help="Predict one of so many ranks, split by --parallel."
 )
 @click.option("--parallel", type=click.Choice(WAYS), help="What --ranks divide.")
 @click.option(
@@ -49,7 +49,7 @@ MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
 @click.option(
     "--device",
     type=Device(),
-    help="Say whether each --batch fits a device of so much memory, like cuda:24GiB, and what would change that.",
+    help="Report whether each --batch fits a device of this memory, like cuda:24GiB, and what would change that.",
 )
 @click.option(
     "--retained",
@@ -69,27 +69,30 @@ def fit(context: click.Context, /, **given: Any) -> Answer:
     """Predict a step's memory at any batch size from profiles of two or more small ones.
 
     The size of each block is fitted as a power of the batch, or else as affine in it, with the smallest and the largest
-    profile; those between check the fit. What two profiles do not check is said. Take 2 rather than 1 for the smallest.
-    Exit status 1 if not even a batch of 1 fits the memory.
+    profile; those between check the fit. Sizes that no profile checks are reported. Use 2 rather than 1 for the
+    smallest batch. Exit status 1 if not even a batch of 1 fits the memory.
 
-    With step graphs, of stowplan profile --graph, in place of profiles: the peak of the lean step, and the least that
-    recomputation reaches; within a memory, the largest batch of each; and what recomputation costs in time.
+    With step graphs (stowplan profile --graph) in place of profiles, it predicts the peak of the lean step and the
+    least peak with recomputation; with --memory, the largest batch of each; and the time that recomputation costs.
 
-    With shapes, like words:64,width:128=FILE, in place of batches: one rank's memory --at another shape. --ranks N
-    --parallel data divides the batch; by tensor or sequence the shapes have a number of that name, their ranks.
+    With shapes, like words:64,width:128=FILE, in place of batches, it predicts one rank's memory --at another shape.
+    --ranks N --parallel data divides the batch; for tensor or sequence, the shapes have a number of that name, their
+    ranks.
 
-    --device cuda:24GiB replays profiles of a CPU run in models of CuPy's and PyTorch's pools, and in a plan: fits, does
-    not fit, or too close. With step graphs, beside profiles or alone, lean schedules and recomputation, too. Exit
-    status 1 unless each batch fits as it is.
+    --device cuda:24GiB replays profiles of a CPU run in models of CuPy's and PyTorch's pools, and in a plan: each fits,
+    does not fit, or is too close. With step graphs, alone or with profiles, lean schedules and recomputation are
+    candidates as well. Exit status 1 unless each batch fits unchanged.
     """
     asked = Asked(**given)
     mode = _mode(asked)
     answer, without = MODES[mode]
     refuse(context, without, mode)
     if (asked.ranks is None) != (asked.parallel is None):
-        raise click.UsageError("--ranks says how many, --parallel what they divide; expected both or neither")
+        raise click.UsageError(
+            "--ranks gives their number, --parallel what they divide; expected both or neither"
+        )
     if answer is not fit_shapes and asked.parallel not in (None, "data"):
-        number = f"no number {asked.parallel} beside the batch sizes"
+        number = f"no number {asked.parallel} with the batch sizes"
         raise click.UsageError(f"{number}; expected {asked.parallel}:N,...=PROFILE")
     if asked.output is not None and len(asked.batches) != 1:
         raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(asked.batches)}")

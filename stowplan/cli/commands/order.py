@@ -48,7 +48,7 @@ def order(
     time_limit: float,
     plot: Path | None,
 ) -> Answer:
-    """Order the operators of GRAPH so that the least bytes are alive at its fullest moment.
+    """Find the order of the operators of GRAPH with the least peak live memory.
 
     GRAPH is a step graph that stowplan has saved, JSON of the format opgraph-1, gzipped or not, or an ONNX file.
     Nothing is recomputed. Bytes are without the resident tensors. Ctrl-C ends the search and keeps the best order.

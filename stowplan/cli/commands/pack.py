@@ -50,7 +50,7 @@ _COMPARE_LIMIT = 10.0
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="Of solvers that draw numbers.",
+    help="Seed of solvers that draw random numbers.",
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
 @click.option("--plot", type=Picture(), help="Write a picture of the placement (PNG).")
@@ -66,10 +66,10 @@ def pack(
 ) -> Answer:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
-    Columns, in any order: id, lower, upper (exclusive), size; alignment, gaps and offset (a fixed position) may follow.
-    With --graph, which is what stowplan order reads, two tensors share memory only where data and the order of each
-    stream say that all uses of one are over when the other begins, whatever the streams' speeds.
-    Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
+    Its columns, in any order, are id, lower, upper (exclusive) and size; alignment, gaps and offset (a fixed position)
+    are optional. With --graph (a file that stowplan order reads), two tensors share memory only where data and the
+    order of each stream ensure that all uses of one are over when the other begins, at any speed of the streams. Ctrl-C
+    ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
     """
     from ... import packing
 

@@ -47,47 +47,47 @@ def _not_ours(
 @click.option(
     "--step-function",
     metavar="MODULE:FUNCTION",
-    help="Each call of it is a step; the script's own module is __main__. Without it steps are found.",
+    help="Each call of this function is a step; the script's own module is __main__.",
 )
 @click.option(
     "--step",
     "number",
     type=click.IntRange(min=1),
-    help="Of several steps that are found, write the one that is listed under this number.",
+    help="Write the detected step that is listed under this number.",
 )
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "gpu", "torch"]),
     default="auto",
     show_default=True,
-    help="Whose requests: NumPy's (cpu), CuPy's (gpu), those of PyTorch's CPU tensors (torch); or CuPy's if there are "
-    "any, else NumPy's or PyTorch's, whichever are more bytes (auto).",
+    help="Whose allocations: NumPy's (cpu), CuPy's (gpu), or those of PyTorch's CPU tensors (torch); auto: CuPy's if "
+    "there are any, else those of NumPy or PyTorch, whichever are more bytes.",
 )
 @click.option(
     "-o",
     "--output",
     type=OutputFile(),
-    help="Where the profile goes.  [default: SCRIPT's name, in this folder, with the suffix .profile]",
+    help="Write the profile to this file.  [default: SCRIPT's name, in this folder, with the suffix .profile]",
 )
 @click.option(
     "--small",
     type=click.IntRange(min=0),
-    help="Requests below this many bytes are left out.  [default: 1033 of NumPy's, 0 of CuPy's, 16384 of "
+    help="Leave out allocations below this many bytes.  [default: 1033 of NumPy's, 0 of CuPy's, 16384 of "
     "PyTorch's]",
 )
-@click.option("--no-sites", is_flag=True, help="Do not note the call sites.")
+@click.option("--no-sites", is_flag=True, help="Record no call sites.")
 @click.option(
     "--stacks",
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
     metavar="N",
-    help="Where a library asked, add its N innermost calls to the script's own line.",
+    help="Where a library allocated, add its N innermost calls to the script's own line.",
 )
 @click.option(
     "--graph",
     type=OutputFile(),
-    help="Write no profile, but the step graph of Chainer's training step, for stowplan schedule.",
+    help="Write the step graph of Chainer's training step instead, for stowplan schedule.",
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it.")
 @click.argument("script", callback=_no_option)
@@ -105,21 +105,23 @@ def profile(
 ) -> None:
     """Run SCRIPT with its ARGUMENTS as python does, find the step that it repeats, and write that step's profile.
 
-    The requests of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all
-    threads, and served as without stowplan. Steps are found, or marked: by --step-function, or with stowplan.step()
-    in the script. SCRIPT is what python takes: a file, a folder or archive with a __main__.py, or - for standard
-    input; with -m, a module. Each block has its call site: the innermost line of the script's own code, outside of
-    Python's library and installed packages; and the Chainer link and function that asked, or PyTorch's operator.
-    First comes what held the most bytes that the program ever had alive, in a step or not. Then the loops that were
-    found, with their lines, the share of all bytes that each asks for, the most that one pass has alive of its own,
-    and how much of the peak it holds. The step is a pass of the loop that the peak lies in, or of the one that asks
-    for most; --step names another one. Ctrl-C ends the script and keeps what was recorded. If no step repeats, all
-    requests count as one step. The exit status is the script's; where that is not 0, nothing is written. Nor is it
-    if no request was seen: exit status 1.
+    The allocations of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all
+    threads; they are served as without stowplan. Steps are detected, or marked by --step-function, or with
+    stowplan.step() in the script. SCRIPT is a file, a folder or archive with a __main__.py, or - for standard input;
+    with -m, a module. The call site of a block is the innermost line of the script's own code, with the Chainer link
+    and function, or PyTorch's operator.
 
-    With --graph, a few steps of the first Chainer optimizer that updates are recorded operator by operator, with bytes
-    and seconds: four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). No bit changes. The
-    graph is written at once, and the script goes on. Exit status 1 if it had no such steps.
+    The output begins with the call sites that held the program's peak live memory, in a step or not. The detected loops
+    follow, with their lines, their shares of all allocations, the peak of one pass, and how much of the program's peak
+    it holds. The step is a pass of the loop that holds the peak, or that allocates most; --step chooses another one. If
+    no step repeats, all allocations count as one step.
+
+    Ctrl-C ends the script and keeps what was recorded. The exit status is the script's; if it is not 0, nothing is
+    written. It is 1 if nothing was allocated.
+
+    With --graph, a few steps of the first Chainer optimizer are recorded operator by operator, with bytes and seconds:
+    four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). Results stay bit-identical. The
+    graph is written at once, and the script continues. Exit status 1 if there were no such steps.
     """
     from ..scripts import Script
 
@@ -195,29 +197,27 @@ def _step_of(
         chosen = next((candidate.profile for candidate in candidates if candidate.chosen), None)
         return chosen or recorder.profile(), "the step that it repeats"
     except ProfileError:
-        return recorder.whole(), "all of it, for no step was repeated"
+        return recorder.whole(), "all of the program, as no step was repeated"
 
 
 def _list_of(candidates: list[StepCandidate]) -> list[str]:
     """Return lines on the steps that were found."""
     if not candidates:
         return []
-    lines = [
-        "steps that were found, in their order; * is the program's, and written unless --step names another:"
-    ]
+    lines = ["detected loops (* is written; choose another with --step N):"]
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
         text = shorten(candidate.text, 80, placeholder=" ...")
         where = (
             f"{_look.from_here(candidate.loop)}: {text}"
             if candidate.loop
-            else f"from request {candidate.start:,} on"
+            else f"from allocation {candidate.start:,} on"
         )
         lines.append(f" {mark}{number:2d}  {where}")
         held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
         lines.append(
             f"       {counted(candidate.passes, 'time')}, {counted(len(candidate), 'block')}; "
-            f"{candidate.requests:.1%} of all requests, {candidate.bytes:.1%} of all bytes; "
+            f"{candidate.requests:.1%} of all allocations, {candidate.bytes:.1%} of all bytes; "
             f"peak {human_bytes(candidate.peak)}{held}"
         )
     return lines
@@ -233,7 +233,7 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
         graph.save(target)
         say(
             f"stowplan: {len(graph):,} operators, {graph.values:,} values, lean peak "
-            f"{simulate(graph, lean(graph)).peak:,} bytes beside {graph.resident_bytes:,} resident ones, "
+            f"{simulate(graph, lean(graph)).peak:,} bytes in addition to {graph.resident_bytes:,} resident ones, "
             f"{graph.seconds.sum():.3f} s; written to {target}",
         )
 

@@ -27,7 +27,7 @@ _PICTURES = (".png", ".svg")
 @solver_option
 @alignment_option
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if PROFILE holds several.")
-@click.option("--open", "opens", is_flag=True, help="Open it, in the browser.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 def report(
     profile: Path,
     output: Path,
@@ -37,10 +37,10 @@ def report(
     device: int | None,
     opens: bool,
 ) -> Answer:
-    """Show the memory of a step: PROFILE, or a trace that `stowplan convert` reads.
+    """Show the memory of a step: PROFILE is any file that stowplan convert reads.
 
-    The page is one file that needs no network. It shows the plan beside CuPy's pool on the same requests, live bytes,
-    what else the program has alive, the blocks alive at a moment, and the call sites with most bytes.
+    The page is one file that needs no network. It shows the plan next to CuPy's pool for the same allocations, live
+    bytes, the program's other live memory, the live blocks at a moment, and the call sites with most bytes.
     """
     from ...profiler import formats
 

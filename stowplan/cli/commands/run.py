@@ -18,26 +18,24 @@ HELP = f"""Usage: {USAGE}
 
   Run SCRIPT with its ARGUMENTS as python does, its arrays served by a pool.
 
-  SCRIPT is what python takes: a file, a folder or archive with a __main__.py,
-  or - for standard input; with -m, a module. All that follows it is the
-  script's.
+  SCRIPT is a file, a folder or archive with a __main__.py, or - for standard
+  input; with -m, a module. All that follows it is the script's.
 
   The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in
   all threads. NumPy's large arrays come from the pool's heap, and from plans
   in steps that are marked (stowplan.step(), --step-function) or, with
-  --auto-step, found; CuPy's steps are found. If the script gives CuPy an
-  allocator, it serves the requests that are not planned. If it imports
-  Chainer, Chainer is made to work with the installed versions. At the end a
-  line on standard error has the counts of each pool. The exit status is the
-  script's.
+  --auto-step, detected; CuPy's steps are detected. If the script gives CuPy
+  an allocator, that serves what is not planned. Chainer is patched to work
+  with the installed versions. At the end a line on standard error has the
+  counts of each pool. The exit status is the script's.
 
 Options:
   --step-function MODULE:FUNCTION
-                Each call of it is a step; the script's own module is __main__.
-  --stats FILE  Write the statistics there, too, as JSON.
+                Each call is a step; the script's own module is __main__.
+  --stats FILE  Write the statistics to this file as well, as JSON.
   --json        Print the statistics as one line of JSON, at the end of
                 standard output.
-  --auto-step   Find NumPy's steps, too, and serve them from plans.
+  --auto-step   Detect NumPy's steps, and serve them from plans.
   -m            SCRIPT is the name of a module, as python -m takes it.
   -h, --help    Show this message and exit.
 
@@ -68,7 +66,7 @@ def _run(words: Sequence[str]) -> int:
     if stats is not None:
         stats = os.path.abspath(stats)  # the script may change the folder
         if os.path.isdir(stats) or not os.path.isdir(os.path.dirname(stats)):
-            raise ScriptError(f"--stats {options['--stats']}: expected a file in a folder that is there")
+            raise ScriptError(f"--stats {options['--stats']}: expected a file in a folder that exists")
     from ..scripts import Script
     from ..scripts.serving import run_served
 
@@ -100,7 +98,7 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def warn_of_options(command: str, options: Iterable[str], arguments: Sequence[str]) -> None:
-    """Say which of the script's arguments look like options of the command, which stand before the script."""
+    """Tell which of the script's arguments look like options of the command, which stand before the script."""
     for word in dict.fromkeys(word.partition("=")[0] for word in arguments):
         if word in options:
             print(

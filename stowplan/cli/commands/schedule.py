@@ -31,7 +31,7 @@ def _solvers() -> Iterable[str]:
 
 
 @reporter(
-    "Lower a step's peak, and say what that costs in time.",
+    "Lower a step's peak, and show what that costs in time.",
     "schedule step.graph --budget 600MiB -o schedule.json",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
@@ -39,16 +39,16 @@ def _solvers() -> Iterable[str]:
 @click.option(
     "--budget",
     type=Bytes(),
-    help="For all that the step has alive, like 600MiB; without it, the curve over all budgets.",
+    help="The most live bytes of the step, like 600MiB; without it, print the curve over all budgets.",
 )
 @click.option(
     "--retained",
     type=Bytes(),
-    help="Of the budget, what the program keeps from step to step.  [default: GRAPH's resident values]",
+    help="The part of the budget that the program keeps from step to step.  [default: GRAPH's resident values]",
 )
 @solver_option_of(_solvers)
 @time_limit_option
-@click.option("--swap", is_flag=True, help="Values may be swapped out and in, too.")
+@click.option("--swap", is_flag=True, help="Allow offloading to a file as well.")
 @click.option(
     "--points",
     type=click.IntRange(min=2),
@@ -68,10 +68,10 @@ def schedule(
     output: Path | None,
     **how: Any,
 ) -> Answer:
-    """Lower the live peak of the step of GRAPH: what it costs in time, or a schedule for one budget.
+    """Lower the peak live memory of the step of GRAPH: print the cost in time, or write a schedule for one budget.
 
-    GRAPH is a step graph: what stowplan profile --graph wrote, JSON of the format opgraph-1, or an ONNX file. Without
-    --budget the curve of extra time over memory is printed, from lean, which costs nothing, down to the least. Exit
+    GRAPH is a step graph that stowplan profile --graph wrote, JSON of the format opgraph-1, or an ONNX file. Without
+    --budget it prints the curve of extra time over memory, from lean, which costs no time, down to the least. Exit
     status 1, and nothing is written, if no schedule keeps to the budget.
     """
     if output is not None and budget is None:

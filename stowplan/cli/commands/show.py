@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 def show(profile: Path, top: int, **how: Any) -> Answer:
     """Summarize PROFILE: what holds the peak.
 
-    PROFILE is any file that stowplan convert reads. One that stowplan profile wrote says which call sites held the most
-    that the program had alive in the whole run. Of others the blocks alive at the planned peak of the step are listed,
-    by call site, or by size if the profile has no call sites. What pools would reserve: stowplan compare.
+    PROFILE is any file that stowplan convert reads. For one that stowplan profile wrote, the table lists the call sites
+    that held the peak live memory of the whole run. For others it lists the blocks that are live at the planned peak of
+    the step, by call site, or by size if the profile has no call sites. stowplan compare shows what pools would
+    reserve.
     """
     from ...insight.comparison import peak_of
 

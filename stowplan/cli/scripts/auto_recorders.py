@@ -54,7 +54,7 @@ def recording(
     """Record the requests of this thread, and of PyTorch's CPU tensors on all threads.
 
     Where PyTorch's cannot be recorded, for want of a compiler, there is a RuntimeWarning, or, if they are the only ones
-    asked for, an error in the program's import.
+    requested, an error in the program's import.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def recording(
         Requests below this many bytes are left out. None: those that `NumpyPool` and `TorchPool` do not plan, and none
         of CuPy's.
     stacks
-        Calls of a library that a call site has beside the user's own line.
+        Calls of a library that a call site has besides the user's own line.
     """
     from ...profiler import NumpyRecorder
     from ...profiler.recorders.call_sites import call_sites

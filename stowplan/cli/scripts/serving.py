@@ -92,16 +92,16 @@ def _counts(counts: dict[str, Any]) -> str:
     from ...units import human_bytes
 
     alone = counts["reasons"].get("heap_only", 0)
-    served = f"{counts['requests']:,} requests served by the pool's heap, no step marked (--auto-step finds steps); "
+    served = f"{counts['requests']:,} allocations from the pool's heap, no step marked (try --auto-step); "
     if alone < counts["requests"]:
         served = (
             f"{counts['steps']:,} steps; "
-            f"{counts['replayed'] / counts['requests']:.1%} of {counts['requests']:,} requests served from a plan; "
+            f"{counts['replayed'] / counts['requests']:.1%} of {counts['requests']:,} allocations from a plan; "
         )
     return (
         f"{served}"
-        f"most reserved {human_bytes(counts['peak_reserved_bytes'])}, "
-        f"most alive {human_bytes(counts['peak_live_bytes'])}"
+        f"peak reserved {human_bytes(counts['peak_reserved_bytes'])}, "
+        f"peak live {human_bytes(counts['peak_live_bytes'])}"
     )
 
 
@@ -117,7 +117,7 @@ def _minor_faults() -> int:
 
 
 def as_figures(stats: Stats) -> dict[str, Any]:
-    """Return what is to be said of a pool: all its counts, and the share of what a plan might have served."""
+    """Return the figures of a pool: all its counts, and the share of what a plan might have served."""
     from dataclasses import asdict
 
     from ...allocator.counts import REASONS

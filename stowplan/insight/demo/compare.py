@@ -108,7 +108,7 @@ def compare(task: Task, progress: Callable[[int], None] = lambda done: None) -> 
     """Run a task with NumPy's default allocator, through a pool, and lean through another one.
 
     The three take turns, a step each, and begin in turn: what else the machine does slows all of them. The time of a
-    step counts beside that of NumPy's step in the same round.
+    step counts relative to that of NumPy's step in the same round.
 
     Parameters
     ----------

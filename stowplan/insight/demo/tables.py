@@ -18,7 +18,7 @@ from .training import Run
 def as_json(result: Comparison) -> dict[str, Any]:
     """Return what ``stowplan demo --json`` prints: bytes, requests, seconds, minor page faults.
 
-    The figures of the pool's plan stand beside the task's; those of the lean one are in ``lean``.
+    The figures of the pool's plan stand next to the task's; those of the lean one are in ``lean``.
     """
     task = result.task
     return {

@@ -40,7 +40,7 @@ def draw_orders(figure: Figure, graph: StepGraph, found: OrderSolution, *, title
     figure
         Gets one axes: operators to the right, bytes without the resident storages upwards.
     graph, found
-        The step, and what `stowplan.scheduling.ordering.order` says of it.
+        The step, and the result of `stowplan.scheduling.ordering.order`.
     title
         First line. The figures stand below it.
     """
@@ -70,7 +70,7 @@ def draw_orders(figure: Figure, graph: StepGraph, found: OrderSolution, *, title
 def save_orders(
     path: str | os.PathLike[str], graph: StepGraph, found: OrderSolution, *, title: str = "Order"
 ) -> None:
-    """Write the picture that `draw_orders` draws to a file; `save_figure` says how, and which errors there are."""
+    """Write the picture that `draw_orders` draws to a file; `save_figure` tells how, and which errors there are."""
     save_figure(path, (12, 5), lambda figure: draw_orders(figure, graph, found, title=title))
 
 

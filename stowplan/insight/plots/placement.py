@@ -100,7 +100,7 @@ def save_placement(
     title: str = "Placement",
     profile: Profile | None = None,
 ) -> None:
-    """Write the picture that `draw_placement` draws to a file; `save_figure` says how, and which errors there are."""
+    """Write the picture that `draw_placement` draws to a file; `save_figure` tells how, and which errors there are."""
     save_figure(
         path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title, profile=profile)
     )

@@ -80,7 +80,7 @@ def save_curve(
     lower_bound: int,
     title: str = "Schedules",
 ) -> None:
-    """Write the picture that `draw_curve` draws to a file; `save_figure` says how, and which errors there are."""
+    """Write the picture that `draw_curve` draws to a file; `save_figure` tells how, and which errors there are."""
 
     def draw(figure: Figure) -> None:
         draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title)
@@ -92,7 +92,7 @@ def _figures(graph: StepGraph, lean: Solution, lower_bound: int) -> str:
     return (
         f"{len(graph):,} operators   ·   {float(graph.seconds.sum()):.3f} s a step   ·   "
         f"lean {human_bytes(lean.peak)}   ·   lower bound {human_bytes(lower_bound)}   ·   "
-        f"beside {human_bytes(graph.resident_bytes)} resident"
+        f"in addition to {human_bytes(graph.resident_bytes)} resident"
     )
 
 

@@ -7,7 +7,7 @@ as a training loop would::
     use.reserved_peak / use.live_peak
 
 ======================  =============================================================
-name in `POOL_MODELS`   pool
+``POOL_MODELS``         pool
 ======================  =============================================================
 ``cupy``                CuPy's ``MemoryPool``
 ``pytorch``             PyTorch's ``CUDACachingAllocator``
@@ -17,7 +17,7 @@ name in `POOL_MODELS`   pool
 ``none``                no pool
 ======================  =============================================================
 
-All of these are pools of devices. The host's C library is no model: ``malloc`` measures it (`replay_malloc`), in a
+All of these are pools of devices. The host's C library is no model: ``malloc`` measures it (``replay_malloc``), in a
 process of its own (``malloc_child``).
 """
 

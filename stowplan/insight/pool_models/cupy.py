@@ -15,7 +15,7 @@ class CupyPoolModel(Books[tuple[Heap, Chunk]]):
     free neighbours within the same reservation, and stays with the stream that reserved it. Nothing is returned to the
     device.
 
-    `reserved` is CuPy's ``total_bytes()``, `used` its ``used_bytes()``.
+    ``reserved`` is CuPy's ``total_bytes()``, ``used`` its ``used_bytes()``.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class PytorchPoolModel(Books[tuple[Heap, Chunk]]):
     and split in the same way. A freed chunk joins its free neighbours within the same reservation. Nothing is returned
     to the device while memory lasts.
 
-    `reserved` is ``torch.cuda.memory_reserved()``, `used` ``torch.cuda.memory_allocated()``.
+    ``reserved`` is ``torch.cuda.memory_reserved()``, ``used`` ``torch.cuda.memory_allocated()``.
 
     Notes
     -----

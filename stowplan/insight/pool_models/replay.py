@@ -44,7 +44,7 @@ class Requests(NamedTuple):
     allocate
         Whether it is allocated, or freed, bool (k,).
     size
-        Bytes asked for, by block, int64 (n,).
+        Bytes requested, by block, int64 (n,).
     """
 
     block: IntArray
@@ -89,10 +89,12 @@ class PoolUse:
     reserved_peak
         The most bytes that the pool had reserved.
     live_peak
-        The most bytes, as asked for, that were alive at once.
-    reserved, live
-        Both just after each allocation and free, int64 (steps * k,), the steps in a row. Of malloc, the most that is
-        reserved then in any step, (k,), and no `live`.
+        The most bytes, as requested, that were alive at once.
+    reserved
+        Bytes reserved just after each allocation and free, int64 (steps * k,), the steps in a row. For malloc, the most
+        that is reserved then in any step, (k,).
+    live
+        Live bytes just after each allocation and free, int64 (steps * k,); empty for malloc.
     """
 
     steps: int
@@ -111,10 +113,10 @@ def replay(requests: Requests, model: Pool, steps: int | None = None) -> PoolUse
     requests
         One step; or a whole run, to be replayed once.
     model
-        Normally a new one, from `stowplan.insight.pool_models.POOL_MODELS`.
+        Normally a new one, from ``stowplan.insight.pool_models.POOL_MODELS``.
     steps
-        How often. None: until `STEADY_AFTER` steps in a row have not raised the peak of what is reserved, for pools
-        grow during the first steps; `MOST_STEPS` at most.
+        How often. None: until ``STEADY_AFTER`` steps in a row have not raised the peak of what is reserved, for pools
+        grow during the first steps; ``MOST_STEPS`` at most.
 
     Notes
     -----

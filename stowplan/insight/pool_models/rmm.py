@@ -10,16 +10,16 @@ class RmmPoolModel(Books[Chunk]):
 
     Sizes are rounded up to 256 bytes. A request takes the smallest free chunk that is large enough (of equals the
     lowest address) and splits off the rest. Without one the pool reserves as much as it has already, at least what is
-    asked for: it doubles. A freed chunk joins its free neighbours within the same reservation. Nothing is returned to
+    requested: it doubles. A freed chunk joins its free neighbours within the same reservation. Nothing is returned to
     the device.
 
-    `reserved` is RMM's ``pool_size()``.
+    ``reserved`` is RMM's ``pool_size()``.
 
     Parameters
     ----------
     initial
         Bytes reserved from the start, a multiple of 256. RMM's Python interface takes half of the device's free memory
-        where the user says nothing; a model that knows no device starts with none.
+        by default; a model that knows no device starts with none.
 
     Notes
     -----

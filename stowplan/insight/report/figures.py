@@ -61,7 +61,7 @@ class Site:
     at_peak
         Bytes of its blocks alive at the peak.
     blocks
-        How many blocks it asks for in a step.
+        How many blocks it requests in a step.
     largest
         Bytes of the largest.
     """

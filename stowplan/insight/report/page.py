@@ -144,7 +144,7 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
         )
         cards.append(("Live peak of the program", human_bytes(sum(parts[1:])), split))
     if profile.program is not None and not profile.program.reserved:
-        often = f"of all bytes; the step came {profile.program.repeats:,} times"
+        often = f"of all bytes; the step ran {profile.program.repeats:,} times"
         cards.append(("Coverage", f"{profile.program.coverage[1]:.1%}", often))
 
     def above(count: int) -> str:

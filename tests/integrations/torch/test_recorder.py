@@ -271,7 +271,7 @@ def test_a_programs_profile_goes_through_the_other_commands(script: Path) -> Non
     done = stowplan(folder, "profile", "-o", "step.profile", "script.py", "10")
     assert done.returncode == 0, done.stderr
     assert "stowplan: PyTorch: the step that it repeats: 3 blocks" in done.stderr
-    assert "not seen: what PyTorch's kernels take from the C library" in done.stderr
+    assert "not recorded: memory that PyTorch's kernels take from the C library" in done.stderr
     profile = Profile.load(folder / "step.profile")
     assert sorted(profile.size.tolist()) == [40_000, 160_000, 160_000]
     assert {site.rpartition("/")[2] for site in profile.sites} == {
