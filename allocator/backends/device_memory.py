@@ -21,6 +21,7 @@ UNIT = 512
 OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
 
+
 class DeviceMemory:
     """What a pool asks of one device's memory; arenas come from there as well, unless it `grows_arenas`."""
 

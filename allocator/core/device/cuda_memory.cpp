@@ -126,7 +126,8 @@ CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
   block.of_graph = !for_all && is_capturing(block.stream);
   // A thread's own default stream is another one to the thread that frees the block.
   const bool is_own = block.stream == DevicePool::kPerThread;
-  if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr) return ask_ordered(block);
+  if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr)
+    return ask_ordered(block);
   const Stream own = is_own ? -static_cast<Stream>(profiler::current_thread()) : block.stream;
   const CudaError error = segments_.take(block.size, block.of_graph ? kGraphs : own, block.place);
   block.address = reinterpret_cast<void*>(block.place.address);
@@ -137,8 +138,7 @@ CudaError CudaMemory::ask_ordered(CudaBlock& block) {
   if (!segments_.keep_limit(block.size)) return kCudaOutOfMemory;
   const WhileCapturing allowed(api_);
   const auto size = static_cast<std::size_t>(block.size);
-  const CudaError error =
-      checked(api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream)));
+  const CudaError error = checked(api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream)));
   block.ordered = error == kCudaSuccess;
   if (!block.ordered) return error;
   ordered_ += block.size;

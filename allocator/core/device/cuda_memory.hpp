@@ -2,8 +2,8 @@
 //
 // It comes in segments (segments.hpp), which keep the account, and after a second's worth of calls of the driver, from
 // CUDA's stream-ordered allocator, which splits what it has. What goes back to the device waits until all is over that
-// the streams which the pool has served were given. It does not wait for the device, which would destroy the captures of
-// all streams, unless one of its streams has ended and takes no event.
+// the streams which the pool has served were given. It does not wait for the device, which would destroy the captures
+// of all streams, unless one of its streams has ended and takes no event.
 //
 // While one of these streams is being captured it may not be given the end of memory from before, and cannot be waited
 // for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the
@@ -101,7 +101,8 @@ class CudaMemory {
 
   const CudaApi& api_;
   const int device_;
-  Segments segments_{api_, device_, [](void* self) { return static_cast<CudaMemory*>(self)->synchronize() == 0; }, this};
+  Segments segments_{api_, device_, [](void* self) { return static_cast<CudaMemory*>(self)->synchronize() == 0; },
+                     this};
   std::atomic<double> fraction_{0};  // that the limit is yet to be made of
   std::atomic<Bytes> ordered_{0};    // bytes of live blocks of the stream-ordered allocator
   std::atomic<Stream> last_served_{-1};

@@ -35,9 +35,9 @@ namespace stowplan::allocator {
 
 class Segments {
  public:
-  static constexpr Bytes kUnit = 512;               // what CuPy's own pool rounds to, and what CUDA aligns to
-  static constexpr Bytes kPage = Bytes{2} << 20;    // what CUDA's driver counts memory in, and what small blocks share
-  static constexpr Bytes kEndless = Bytes{1} << 60; // no limit, in sums that must not overflow
+  static constexpr Bytes kUnit = 512;                // what CuPy's own pool rounds to, and what CUDA aligns to
+  static constexpr Bytes kPage = Bytes{2} << 20;     // what CUDA's driver counts memory in, and what small blocks share
+  static constexpr Bytes kEndless = Bytes{1} << 60;  // no limit, in sums that must not overflow
   static constexpr std::uint64_t kPatience = 10'000;  // segments from the driver: a second's worth, at 0.1 ms each
 
   struct Place {
@@ -123,12 +123,12 @@ class Segments {
   std::map<Stream, Pages> pages_;
   std::list<Free> free_;  // the longest free first
   std::map<Key, std::deque<std::list<Free>::iterator>> free_by_key_;
-  Bytes live_ = 0, kept_ = 0, arenas_ = 0;      // bytes: of live and of free segments, and of arenas
-  Bytes claimed_ = 0;                           // of segments that the driver is being asked for
-  Bytes holes_ = 0, ends_ = 0;                  // of live segments that belong to no block: see unused()
-  Bytes most_ = 0, most_before_ = 0;            // live at a time: in this step, and in the one before it
-  Bytes top_ = 0, lost_ = 0;                    // the most of blocks and arenas at a time, and what no block had then
-  Bytes peak_ = 0;                              // held at a time, at the most
+  Bytes live_ = 0, kept_ = 0, arenas_ = 0;  // bytes: of live and of free segments, and of arenas
+  Bytes claimed_ = 0;                       // of segments that the driver is being asked for
+  Bytes holes_ = 0, ends_ = 0;              // of live segments that belong to no block: see unused()
+  Bytes most_ = 0, most_before_ = 0;        // live at a time: in this step, and in the one before it
+  Bytes top_ = 0, lost_ = 0;                // the most of blocks and arenas at a time, and what no block had then
+  Bytes peak_ = 0;                          // held at a time, at the most
   Bytes beside_held_ = 0, beside_used_ = 0;
 };
 
