@@ -177,7 +177,9 @@ class ParameterSwap:
         self.use(())
         self._alive.clear()
         for holder in self._in.values():
-            name = getattr(holder.param(), "name", None) if isinstance(holder, Home) else type(holder).__name__
+            name = (
+                getattr(holder.param(), "name", None) if isinstance(holder, Home) else type(holder).__name__
+            )
             self._stays = f"something else refers to the array of {name}, or to a part of it"
 
     def use(self, variables: Iterable[Any], state: bool = False) -> None:
@@ -304,7 +306,9 @@ def require_swappable(parameters: Iterable[Any]) -> None:
         One is not on the host, or Python's reference counts do not say whether something else has an array.
     """
     if sys.version_info >= (3, 14):
-        raise ScheduleError("swap_parameters is True; expected Python 3.13 or older, whose reference counts are exact")
+        raise ScheduleError(
+            "swap_parameters is True; expected Python 3.13 or older, whose reference counts are exact"
+        )
     for param in parameters:
         if param.device.xp is not np:
             raise ScheduleError(

@@ -464,7 +464,9 @@ class Scheduler:
             return None
         if self._swap is None:
             on_host = self._parameters is not None
-            if on_host or any(isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]):
+            if on_host or any(
+                isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]
+            ):
                 self._swap = SwapFile(self._folder)
             else:
                 self._swap = PinnedSwap()

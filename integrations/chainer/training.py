@@ -66,8 +66,8 @@ class Updater(StandardUpdater):  # type: ignore[misc]
     key
         The key of the step.
     budget, swap, swap_parameters, watch
-        As for `Scheduler`: bytes for all that a step has alive, whether values, and parameters, may be evicted, and whether the first
-        step runs as Chainer runs it.
+        As for `Scheduler`: bytes for all that a step has alive, whether values, and parameters, may be evicted, and
+        whether the first step runs as Chainer runs it.
     schedule
         False: the update is Chainer's, in a step of the pool.
 
