@@ -136,11 +136,12 @@ class ScheduledStep:
             self.values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self.values.spares else []
         function._stowplan = FunctionState(self._token, self.count)
-        with self._used_by(function, inputs):
+        if self.parameters is None:
             return self._forward(function, inputs, held)
-
-    def _used_by(self, function: Any, inputs: Iterable[Any]) -> AbstractContextManager[None]:
-        return _nothing if self.parameters is None else self.parameters.used_by(function, inputs)
+        self.parameters.use(inputs)
+        outputs = self._forward(function, inputs, held)
+        self.parameters.unchanged_by(function)
+        return outputs
 
     def _forward(self, function: Any, inputs: Any, held: list[Any]) -> Any:
         outputs = self.apply(function, inputs)
@@ -270,6 +271,8 @@ class ScheduledStep:
                     leaves[node] = None
                 else:
                     candidates.add(node.creator_node)
+            if self.parameters is not None:
+                self.parameters.unchanged_by(function)
             self.values.after_backward(function)
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
@@ -354,12 +357,12 @@ class ScheduledStep:
             self._early.ready(target, is_owned)
 
 
-_nothing = contextlib.nullcontext()
+_no_device = contextlib.nullcontext()
 
 
 def _using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
     """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
     there = [array for array in arrays if array is not None]
     if all(type(array) is np.ndarray for array in there):
-        return _nothing
+        return _no_device
     return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]

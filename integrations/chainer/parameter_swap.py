@@ -21,7 +21,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, MutableMapping
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,6 +31,7 @@ enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
 import numpy as np  # noqa: E402
+from chainer.functions.util.forget import Forget  # noqa: E402
 
 from ..swapping import SwapError, SwapFile  # noqa: E402
 
@@ -151,6 +151,7 @@ class ParameterSwap:
         self._stays: str | None = None
         self._in: dict[int, Any] = {}  # homes and update rules whose arrays are in memory, by id
         self._using: list[Any] = []  # parameters, by the operator that runs
+        self._unseen: list[Any] = []  # those that nobody has seen before it
         self._alive: dict[int, Any] = {}  # parameters of the step: its graph has their arrays no more
         self._states: weakref.WeakKeyDictionary[Any, AwayState] = weakref.WeakKeyDictionary()
 
@@ -200,17 +201,22 @@ class ParameterSwap:
                     self.is_in(x.update_rule)
                     if type(x.update_rule._state) is AwayState:
                         x.update_rule._state.bring()
+            self._unseen = [x for x in params if not x._data.seen]
 
-    @contextmanager
-    def used_by(self, function: Any, variables: Iterable[Any]) -> Iterator[None]:
-        """While entered, have in memory what a function uses. Chainer's own functions do not change it."""
-        self.use(variables)
-        hooked = chainer.get_function_hooks() or function._n_local_function_hooks
-        as_fetched = [x._data for x in self._using if not x._data.seen]
-        yield
-        if not hooked and type(function).__module__.startswith("chainer."):
-            for home in as_fetched:
-                home.seen = False
+    def unchanged_by(self, function: Any) -> None:
+        """Note that a function has run, for which parameters were fetched: Chainer's own do not change them.
+
+        What the function's hooks, or a holder of an array that it has left, might change counts as changed.
+        """
+        if (
+            type(function).__module__.startswith("chainer.functions.")
+            and type(function) is not Forget
+            and not chainer.get_function_hooks()
+            and not function._n_local_function_hooks
+        ):
+            for x in self._unseen:
+                array = x._data.array
+                x._data.seen = sys.getrefcount(array) > _REFERENCES + (x._node._data is array)
 
     @property
     def bytes_used(self) -> int:
@@ -244,6 +250,7 @@ class ParameterSwap:
         if array is None:
             return True
         if not _may_leave(array) or sys.getrefcount(array) > _REFERENCES:
+            home.seen = True
             return False
         if home.seen or home.fetch is None:
             home.fetch = None  # its range of the file is free

@@ -332,6 +332,8 @@ class StepValues:
         outputs = rerun(function, arrays, function._stowplan.settings)
         self.recomputed += 1
         del array, arrays
+        if self.parameters is not None:
+            self.parameters.unchanged_by(function)
         for node in function.inputs:
             readers[node] -= 1
             if readers[node] == 0:

@@ -237,6 +237,31 @@ def test_a_model_that_reads_parameters_as_it_runs(way: str) -> None:
     assert train(WAYS[way], network=Reading)[0] == train(plain, network=Reading)[0]
 
 
+class Viewing(Everything):
+    """Writes to a parameter by a view that a function of Chainer's has given, or by one of the program's own."""
+
+    def forward(self, x: Any, t: Any) -> Any:
+        for view in (
+            F.transpose(self.c3.W),
+            F.reshape(self.shared.W, (-1,)),
+            Writing().apply((self.c2.W,))[0],
+        ):
+            view.array[...] *= np.float32(0.9)
+        del view
+        return super().forward(F.identity(x), t)
+
+
+class Writing(chainer.FunctionNode):  # type: ignore[misc]
+    def forward(self, inputs: Any) -> Any:
+        inputs[0][...] += np.float32(0.01)
+        return (inputs[0].copy(),)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_writes_parameters_by_views(way: str) -> None:
+    assert train(WAYS[way], network=Viewing)[0] == train(plain, network=Viewing)[0]
+
+
 class Failing(Everything):
     """Raises in every third step: in the forward pass, or by the loss in the backward one."""
 
@@ -341,7 +366,7 @@ def test_a_budget_below_the_parameters_is_kept() -> None:
         runs.wait()
     stats = runs.stats
     assert stats.scheduled >= 8
-    assert stats.retained_bytes == 0
+    assert stats.retained_bytes < 16  # the gradient of the loss
     assert 768 << 10 < stats.planned_peak <= 1200 << 10
     assert 768 << 10 < pool.stats.lower_bound <= stats.planned_peak + (16 << 10)
     assert pool.stats.replayed > 0
