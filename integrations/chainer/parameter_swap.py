@@ -75,9 +75,6 @@ class Home(list[Any]):
             self.fetch, self.seen = None, True
             self.swap.is_in(self)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return list, ([self[0]],)
-
 
 class SwappedParameter(chainer.Parameter):  # type: ignore[misc]
     """A parameter with a `Home`; `cleargrad`, for one, asks whether it has an array, and need not fetch it."""
@@ -201,7 +198,7 @@ class ParameterSwap:
                     self.is_in(x.update_rule)
                     if type(x.update_rule._state) is AwayState:
                         x.update_rule._state.bring()
-            self._unseen = [x for x in params if not x._data.seen]
+            self._unseen = [] if state else [x for x in params if not x._data.seen]
 
     def unchanged_by(self, function: Any) -> None:
         """Note that a function has run, for which parameters were fetched: Chainer's own do not change them.
@@ -214,15 +211,16 @@ class ParameterSwap:
             and not chainer.get_function_hooks()
             and not function._n_local_function_hooks
         ):
-            for x in self._unseen:
+            for x in filter(swapped, self._unseen):
                 array = x._data.array
                 x._data.seen = sys.getrefcount(array) > _REFERENCES + (x._node._data is array)
 
     @property
     def bytes_used(self) -> int:
         """Bytes in memory of the parameters that are in use now, and of their state."""
-        total = sum(int(getattr(x._data.array, "nbytes", 0)) for x in self._using)
-        for x in self._using:
+        total = 0
+        for x in filter(swapped, self._using):
+            total += int(getattr(x._data.array, "nbytes", 0))
             if id(x.update_rule) in self._in and type(x.update_rule._state) is dict:
                 total += sum(a.nbytes for a in x.update_rule._state.values() if isinstance(a, np.ndarray))
         return total
@@ -269,7 +267,8 @@ class ParameterSwap:
             return False
         if away is None:
             away = self._states[rule] = AwayState(self, rule)
-        away.values_in = values
+        away.values_in, away.fetch = values, {}
+        rule._state = away  # first: an interrupt in between leaves nothing that is read as it is
         all_left = True
         for name in list(values):
             array = values[name]
@@ -279,8 +278,8 @@ class ParameterSwap:
                     all_left = False
                 else:
                     away.fetch[name], values[name] = fetch, None
-        if away.fetch:
-            rule._state = away
+        if not away.fetch:
+            rule._state = values
         return all_left
 
     def _write(self, array: Any) -> Any:

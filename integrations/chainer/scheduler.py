@@ -114,7 +114,8 @@ class Scheduler:
     ValueError
         The budget is not a number of bytes.
     ScheduleError
-        `optimizer` is no optimizer of Chainer's, or has not been set up; `pool` is no pool.
+        `optimizer` is no optimizer of Chainer's, or has not been set up; `pool` is no pool; parameters to be swapped
+        are not on the host, or Python is 3.14 or newer.
 
     Notes
     -----
@@ -138,6 +139,8 @@ class Scheduler:
       `stowplan.chainer.trust` declares that a class has none.
     - Without room for what is to be swapped, values stay (``keeps_values``). Steps that cannot be recorded run lean,
       with a warning (``unrecorded``).
+    - Swapped parameters are fetched for whoever reads them, and stay where something else refers to their arrays
+      (``keeps_parameters``). A child of a fork cannot read those that are out, and gets a `SwapError`.
     - In truncated backpropagation through time, what was cut off is not part of the step.
 
     Examples
