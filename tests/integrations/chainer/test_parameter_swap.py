@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -408,3 +409,29 @@ def test_what_cannot_be_vouched_for_is_refused(monkeypatch: pytest.MonkeyPatch) 
         patch.setattr(parameter_swap, "np", object())
         with pytest.raises(ScheduleError, match="expected parameters on the host"):
             Scheduler(optimizer, swap_parameters=True)
+
+
+def test_a_thread_that_reads_all_the_time() -> None:
+    """Each array that it gets is a whole one: no parameter is empty, or half of another step's."""
+    net = Wide()
+    optimizer = chainer.optimizers.MomentumSGD().setup(net)
+    runs = Scheduler(optimizer, swap_parameters=True, watch=False)
+    over, wrong = threading.Event(), []
+
+    def read() -> None:
+        while not over.is_set():
+            for param in net.params():
+                if param.array is None or any(v is None for v in (param.update_rule.state or {}).values()):
+                    wrong.append(param.name)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for _ in range(10):
+        with runs.step():
+            optimizer.update(net, np.ones((4, 256), np.float32))
+    over.set()
+    thread.join()
+    assert not wrong
+    alone = Wide()
+    alone.copyparams(net)
+    assert all(np.isfinite(param.array).all() for param in alone.params())
