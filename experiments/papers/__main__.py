@@ -4,7 +4,7 @@
 ``sekiyama``        Sekiyama et al. 2018: the optima of section 5.2.3; inference with cuDNN's workspaces, figure 2b
 ``olla``            Steiner et al. 2022: order, fragmentation and both together, figures 7, 8, 9 and 13
 ``pisarchyk_lee``   Pisarchyk & Lee 2020: tables 1 and 2
-``nntrainer``       Moon et al. 2022: table 4, the planners, VGG16 with and without swap
+``nntrainer``       Moon et al. 2022: table 4, the planners, VGG16 with and without swap, planned and trained
 ``revbifpn``        Chiley et al. 2023: peaks and gradients of reversible fusions, by depth and width
 ``somas``           Lamprou et al. 2023: which tensors may share memory between streams, and offsets, with times
 ==================  ================================================================================================

@@ -29,6 +29,7 @@ from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
 from .graph_builder import LEFT, Call, GraphBuilder, Value, root_of
 from .meter import Meter
+from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .timed import Seconds, TimedStep
 
@@ -116,7 +117,7 @@ class RecordingStep(TimedStep):
             self.meter.runs(-1)
         if function.inputs is None:
             return outputs
-        call = Call(function.label, Phase.FORWARD, ("forward", self.count))
+        call = Call(function.label, Phase.FORWARD, ("forward", self.count), beside=self._beside)
         reads = [self._input(call, x) for x in inputs]
         xs, ys = [x._data[0] for x in inputs], [y._data[0] for y in outputs]
         writes = [self._graph.write(call, y, f"{call.label} {self.count}.{i}") for i, y in enumerate(ys)]
@@ -145,7 +146,8 @@ class RecordingStep(TimedStep):
         value = self._graph.values[number]
         if value.storage == number:
             # A slice of a data set that the program has: the rest of the set is not part of the step.
-            value.size = value.packed = int(x._data[0].nbytes)
+            # A swapped parameter counts where it is in memory: beside the operators that use it.
+            value.size = value.packed = 0 if swapped(x) else int(x._data[0].nbytes)
         storage = self._graph.values[value.storage]
         storage.resident |= is_parameter(x.node)
         if not storage.resident:
@@ -196,6 +198,7 @@ class RecordingStep(TimedStep):
         backward = self._graph.begin(call, read)
         with self._metered():
             touched = super()._backward_step(function, grads)
+        call.beside = self._beside
         for node in touched:
             gradients = grads.get_as_list(node)
             if gradients:
@@ -235,6 +238,7 @@ class RecordingStep(TimedStep):
         self._graph.begin(call, [value, self._value_of[node]])
         with self._metered():
             super()._finish_leaf(node, grads, loss_scale)
+        call.beside = self._beside
         if self._early.takes(param):
             self._graph.hold(value)
 
@@ -247,6 +251,10 @@ class RecordingStep(TimedStep):
         with self._metered():
             super().update_rest(update)
         self.seconds.update[0] = self._clock() - began
+
+    @property
+    def _beside(self) -> int:
+        return 0 if self.parameters is None else self.parameters.bytes_used
 
     @contextmanager
     def _metered(self) -> Iterator[None]:

@@ -34,6 +34,7 @@ from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
+from .parameter_swap import ParameterSwap, swapped  # noqa: E402
 from .rerun import held_arrays  # noqa: E402
 from .sparing import Sparing  # noqa: E402
 from .values import StepValues, has_all  # noqa: E402
@@ -64,6 +65,8 @@ class ScheduledStep:
         As `release`.
     values
         Which arrays are in memory; counts what was recomputed and swapped.
+    parameters
+        What has parameters out of memory while nothing uses them; None: they stay.
     count
         Forward operators so far.
     walked_twice
@@ -95,6 +98,7 @@ class ScheduledStep:
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing)
         self._early: EarlyUpdate | None = None
+        self.parameters: ParameterSwap | None = None
         self.count = 0
         self.passes = 0
         self.walked_twice = False
@@ -132,6 +136,14 @@ class ScheduledStep:
             self.values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self.values.spares else []
         function._stowplan = FunctionState(self._token, self.count)
+        if self.parameters is None:
+            return self._forward(function, inputs, held)
+        self.parameters.use(inputs)
+        outputs = self._forward(function, inputs, held)
+        self.parameters.unchanged_by(function)
+        return outputs
+
+    def _forward(self, function: Any, inputs: Any, held: list[Any]) -> Any:
         outputs = self.apply(function, inputs)
         if function.inputs is None:
             return outputs
@@ -199,6 +211,17 @@ class ScheduledStep:
         """Bring back the arrays that the backward step of one function reads."""
         if function.inputs is not None and state_of(function, self._token) is not None:
             self.values.before_backward(function)
+            self._fetch_retained(function)
+
+    def _fetch_retained(self, function: Any) -> None:
+        """Have the parameters in memory that a backward step reads, where Chainer expects them."""
+        if self.parameters is None:
+            return
+        retained = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
+        found = [param for node in retained if swapped(param := node.get_variable_or_none())]
+        self.parameters.use(found)
+        for param in found:
+            param._node._data = param._data.array
 
     def _count_visits(self, *functions: Any) -> None:
         for function in functions:
@@ -248,12 +271,16 @@ class ScheduledStep:
                     leaves[node] = None
                 else:
                     candidates.add(node.creator_node)
+            if self.parameters is not None:
+                self.parameters.unchanged_by(function)
             self.values.after_backward(function)
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
                     readers[node] -= 1
                     if readers[node] == 0 and node in leaves and self._may_update(node):
                         leaves.pop(node)
+                        if self.parameters is not None:
+                            self.parameters.use([node.get_variable_or_none()], state=True)
                         self._finish_leaf(node, grads, loss_scale)
                 elif node.requires_grad:
                     waiting[node.creator_node] -= 1
@@ -301,6 +328,7 @@ class ScheduledStep:
 
     def _bring_back(self, function: Any) -> None:
         self.values.before_backward(function)
+        self._fetch_retained(function)
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run the update of the parameters that were not updated early."""

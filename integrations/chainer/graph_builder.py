@@ -44,6 +44,7 @@ class Call:
     after: list[int] = field(default_factory=list)  # calls
     repeatable: bool = False
     made: int = 0  # bytes of the arrays that it made
+    beside: int = 0  # bytes of swapped parameters in memory meanwhile
     row: int = -1  # in the graph
 
 
@@ -153,7 +154,7 @@ class GraphBuilder:
                 workspace.append(0)
             call.row = len(rows)
             rows.append(call)
-            workspace.append(max(0, rise - call.made))
+            workspace.append(max(0, rise - call.made) + call.beside)
         row_of = [call.row for call in self.calls]
         graph = StepGraph(
             [row.reads for row in rows],

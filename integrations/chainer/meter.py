@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ..profiler._recorder import CallSites, current_handler
 from ..profiler.events import ALLOCATE, FREE
 from ..profiler.recorders.numpy_recorder import NumpyRecorder
+from .parameter_swap import swapped
 
 __all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
 
@@ -71,6 +72,9 @@ def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
 
 def _device_of(parameters: Iterable[Any]) -> Any:
     """Return the `cupy.cuda.Device` of the first parameter that has an array; None if that is NumPy's."""
+    parameters = list(parameters)
+    if any(map(swapped, parameters)):
+        return None  # not to be fetched for this
     arrays = (param.array for param in parameters)
     array = next((array for array in arrays if array is not None), None)
     device = chainer.backend.get_device_from_array(array)

@@ -13,6 +13,8 @@ enable_chainer()
 import chainer  # noqa: E402 (mended first)
 import numpy as np  # noqa: E402
 
+from .parameter_swap import AwayState, is_away, swapped  # noqa: E402
+
 __all__ = ["parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
 
 
@@ -23,18 +25,21 @@ def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
 
 
 def resident_arrays(optimizers: Iterable[Any]) -> list[Any]:
-    """Return the arrays that exist between two steps, as far as they have been made."""
+    """Return the arrays that exist between two steps, as far as they have been made, and are in memory."""
     found = []
     for optimizer in optimizers:
         for link in optimizer.target.links():
             for name in sorted(link._params | link._persistent):
                 value = link.__dict__[name]
+                if isinstance(value, chainer.Parameter) and is_away(value):
+                    continue
                 array = value.array if isinstance(value, chainer.Variable) else value
                 if isinstance(array, chainer.get_array_types()):
                     found.append(array)
         for param in optimizer.target.params():
             # While a link runs, a hook of its may have put a variable in a parameter's place.
-            state = getattr(getattr(param, "update_rule", None), "state", None) or {}
+            state = getattr(getattr(param, "update_rule", None), "state", None)
+            state = {} if state is None or type(state) is AwayState else state
             found += [array for array in state.values() if isinstance(array, chainer.get_array_types())]
     return found
 
@@ -51,7 +56,8 @@ def state_to_come(optimizers: Iterable[Any]) -> int:
     for param in parameters_of(optimizers):
         rule = getattr(param, "update_rule", None)
         if (
-            param.array is None
+            swapped(param)
+            or param.array is None
             or rule is None
             or rule.state
             or not type(rule).__module__.startswith("chainer.")

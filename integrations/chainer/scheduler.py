@@ -57,6 +57,7 @@ from .execution import ScheduledStep  # noqa: E402
 from .gradient_reads import GradientReads  # noqa: E402
 from .known import TIMED_STEPS, Known  # noqa: E402
 from .meter import clock_for, meter_for  # noqa: E402
+from .parameter_swap import ParameterSwap, require_swappable  # noqa: E402
 from .pinned import PinnedSwap  # noqa: E402
 from .retained import parameters_of, resident_arrays, retained_bytes, state_to_come  # noqa: E402
 from .scheduler_stats import SchedulerStats  # noqa: E402
@@ -94,6 +95,9 @@ class Scheduler:
     swap
         Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
+    swap_parameters
+        Whether parameters and the optimizer's state are out of memory, too, in a file as for `swap`, except while an
+        operator or an update uses them. On the host, with reference counts that prove that nothing else has the array.
     watch
         False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
         reads no gradient outside of the backward pass and the update, that no two passes visit one operator, and that
@@ -110,7 +114,8 @@ class Scheduler:
     ValueError
         The budget is not a number of bytes.
     ScheduleError
-        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool.
+        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool; parameters to be swapped
+        are not on the host, or Python is 3.14 or newer.
 
     Notes
     -----
@@ -134,6 +139,8 @@ class Scheduler:
       `stowplan.chainer.trust` declares that a class has none.
     - Without room for what is to be swapped, values stay (``keeps_values``). Steps that cannot be recorded run lean,
       with a warning (``unrecorded``).
+    - Swapped parameters are fetched for whoever reads them, and stay where something else refers to their arrays
+      (``keeps_parameters``). A child of a fork cannot read those that are out, and gets a `SwapError`.
     - In truncated backpropagation through time, what was cut off is not part of the step.
 
     Examples
@@ -159,12 +166,17 @@ class Scheduler:
         solver: str = "auto",
         time_limit: float | None = None,
         swap: bool | str | os.PathLike[str] = False,
+        swap_parameters: bool = False,
         watch: bool = True,
     ) -> None:
         self._swap_to = swap
         self._swap: Any = None
+        self._parameters: ParameterSwap | None = None
         self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         require_set_up(self._optimizers)
+        if swap_parameters:
+            require_swappable(parameters_of(self._optimizers))
+            self._parameters = ParameterSwap(SwapFile(self._folder))
         if pool is not None and not isinstance(pool, Pool):
             raise ScheduleError(
                 f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None"
@@ -235,6 +247,9 @@ class Scheduler:
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
         self.reads.stop()
+        swap = None if not schedule or (self._is_first and self._watch) else self._parameters
+        if swap is not None:
+            swap.begin_step(parameters_of(self._optimizers))
         name, step = ("plain", None) if not schedule else self._next()
         self._running = True
         try:
@@ -245,6 +260,9 @@ class Scheduler:
                 if self._pool is not None and name == self._planned_phase():
                     stack.enter_context(self._pool.serving())
                     stack.enter_context(self._pool.step(self._key))
+                if swap is not None:
+                    step.parameters = step.values.parameters = swap
+                    stack.callback(swap.end_step)
                 if isinstance(step, RecordingStep):
                     stack.enter_context(step.meter)
                 for optimizer in self._optimizers:
@@ -307,6 +325,12 @@ class Scheduler:
             "swapped": self._stats.swapped + step.values.swapped,
         }
         self._stats = replace(self._stats, **counts)
+        if self._parameters is not None:
+            self._stats = replace(
+                self._stats,
+                swapped_parameters=self._parameters.fetched,
+                keeps_parameters=self._parameters.reason,
+            )
         if step.values.swap_failure is not None:
             self._stats = replace(self._stats, keeps_values=step.values.swap_failure)
             self._close_swap()
@@ -326,6 +350,8 @@ class Scheduler:
             self.keep_gradients("an operator runs a backward pass of its own")
         if self._is_first:
             self._is_first = False
+            if self._parameters is not None:  # those that the step has made leave, too
+                self._parameters.begin_step(parameters_of(self._optimizers))
             self._stats = replace(self._stats, retained_bytes=retained_bytes(self._optimizers))
             self.one_update = step.passes == 1 and len(self._optimizers) == 1
             if step.updates_by_hand and not self.one_update:
@@ -431,14 +457,20 @@ class Scheduler:
 
     # --- swap ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def _folder(self) -> str | None:
+        return None if isinstance(self._swap_to, bool) else os.fspath(self._swap_to)
+
     def _swap_file(self) -> Swap | None:
         """Return the swap that values are evicted to; made at the first call."""
         if not self._swap_to or self._stats.keeps_values is not None:
             return None
         if self._swap is None:
-            if any(isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]):
-                folder = None if self._swap_to is True else os.fspath(self._swap_to)
-                self._swap = SwapFile(folder)
+            on_host = self._parameters is not None
+            if on_host or any(
+                isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]
+            ):
+                self._swap = SwapFile(self._folder)
             else:
                 self._swap = PinnedSwap()
         return self._swap  # type: ignore[no-any-return]

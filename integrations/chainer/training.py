@@ -65,9 +65,9 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         the schedule lowers the live peak.
     key
         The key of the step.
-    budget, swap, watch
-        As for `Scheduler`: bytes for all that a step has alive, whether values may be evicted, and whether the first
-        step runs as Chainer runs it.
+    budget, swap, swap_parameters, watch
+        As for `Scheduler`: bytes for all that a step has alive, whether values, and parameters, may be evicted, and
+        whether the first step runs as Chainer runs it.
     schedule
         False: the update is Chainer's, in a step of the pool.
 
@@ -92,6 +92,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         key: Hashable = TRAIN,
         budget: int | str | None = None,
         swap: bool | str | os.PathLike[str] = False,
+        swap_parameters: bool = False,
         watch: bool = True,
         schedule: bool = True,
         **named: Any,
@@ -108,7 +109,15 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         self.scheduler: Scheduler | None = None
         if schedule:
             optimizers = list(self.get_all_optimizers().values())
-            self.scheduler = Scheduler(optimizers, pool=pool, budget=budget, key=key, swap=swap, watch=watch)
+            self.scheduler = Scheduler(
+                optimizers,
+                pool=pool,
+                budget=budget,
+                key=key,
+                swap=swap,
+                swap_parameters=swap_parameters,
+                watch=watch,
+            )
         if pool is not None:
             _interrupt_shuffles(self, pool)
         self._pool = pool

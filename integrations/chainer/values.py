@@ -30,6 +30,7 @@ from .directions import Directions, Follower  # noqa: E402
 from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
 from .function_state import FunctionState, state_of  # noqa: E402
 from .gradients import read_by_backward  # noqa: E402
+from .parameter_swap import ParameterSwap, swapped  # noqa: E402
 from .rerun import (  # noqa: E402
     DRAWN,
     get_hidden,
@@ -65,6 +66,8 @@ class StepValues:
 
     Attributes
     ----------
+    parameters
+        As for `ScheduledStep`.
     recomputed
         Operators that ran again.
     updated
@@ -78,6 +81,7 @@ class StepValues:
         self._follower = follower
         self._sparing = sparing
         self._evictions = None if swap is None else Evictions(swap)
+        self.parameters: ParameterSwap | None = None
         self.recomputed = 0
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
@@ -211,7 +215,7 @@ class StepValues:
         makers = []
         for index in function._input_indexes_to_retain or ():
             node = function.inputs[index]
-            if node._data is None:
+            if node._data is None and not _is_swapped(node):
                 node._data = self._there(node)
                 if node._data is None and node.creator_node is not None:
                     makers.append(node.creator_node)
@@ -228,6 +232,9 @@ class StepValues:
         if array is None and self._evictions is not None and node in self._out:
             array = node._data = self._evictions.take(self._out.pop(node))
         return array
+
+    def _is_there(self, node: Any) -> bool:
+        return _is_swapped(node) or self._there(node) is not None
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
@@ -277,7 +284,7 @@ class StepValues:
                 continue
             again[function] = None
             self._require_repeatable(function)
-            stack += [node.creator_node for node in function.inputs if self._there(node) is None]
+            stack += [node.creator_node for node in function.inputs if not self._is_there(node)]
         order = sorted(again, key=lambda function: function._stowplan.number)
         readers = collections.Counter(node for function in order for node in function.inputs)
         temporary: dict[Any, Any] = {}
@@ -297,7 +304,7 @@ class StepValues:
                 f"{function.label} would run again after the update of its parameter; {_LEAVE_OUT}"
             )
         for node in function.inputs:
-            if node.creator_node is None and self._there(node) is None:
+            if node.creator_node is None and not self._is_there(node):
                 raise ScheduleError(
                     f"an input of {function.label} is gone: it cannot run again; {_LEAVE_OUT}"
                 )
@@ -316,6 +323,8 @@ class StepValues:
         wanted: set[Any],
     ) -> None:
         self._unpack(function)
+        if self.parameters is not None:
+            self.parameters.use(node.get_variable_or_none() for node in function.inputs)
         arrays = []
         for node in function.inputs:
             array = self._there(node)
@@ -323,6 +332,8 @@ class StepValues:
         outputs = rerun(function, arrays, function._stowplan.settings)
         self.recomputed += 1
         del array, arrays
+        if self.parameters is not None:
+            self.parameters.unchanged_by(function)
         for node in function.inputs:
             readers[node] -= 1
             if readers[node] == 0:
@@ -380,6 +391,11 @@ def _array(node: Any) -> Any:
         return node._data
     holder = node._variable()
     return None if holder is None else holder._data[0]
+
+
+def _is_swapped(node: Any) -> bool:
+    """Whether a node is a parameter's that is fetched when it is used."""
+    return swapped(node.get_variable_or_none())
 
 
 def has_all(function: Any, state: FunctionState) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.errors import BudgetError, MissingDependencyError
 from stowplan.scheduling import as_recorded, simulate
+from stowplan.swapping import SwapFile
 
 try:
-    from stowplan.chainer import Updater
+    from stowplan.chainer import Updater, parameter_swap, scheduler
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -139,6 +141,21 @@ def test_a_setup_trains_as_chainer_bit_by_bit(name: str, tmp_path: Path) -> None
         (setup.graph, scheduled.stats.keeps_graph),
     ]:
         assert (reason is None) if not expected else (expected in reason)
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_a_setup_trains_with_its_parameters_swapped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parameter_swap, "SMALL", 1)
+    monkeypatch.setattr(scheduler, "SwapFile", partial(SwapFile, keep_cache=True))
+    setup = SETUPS[name]
+    reference, _ = train(setup, tmp_path)
+    with pytest.warns(RuntimeWarning, match="not held to the budget") if setup.graph else nullcontext():
+        found, swapping = train(setup, tmp_path, {"budget": 1 << 30, "swap_parameters": True})
+    assert found == reference
+    assert swapping.stats.swapped_parameters > 0
+    assert swapping.stats.keeps_parameters is None
 
 
 @pytest.mark.parametrize("name", ["two graphs", "gradient penalty", "ParameterStatistics", "a part"])

@@ -144,8 +144,8 @@ HOOKS = {
 class SparingScheduler(Scheduler):
     """Drops every other value in steps that have no schedule."""
 
-    def __init__(self, optimizer: Any, watch: bool = True) -> None:
-        super().__init__(optimizer, budget=1 << 50, watch=watch)
+    def __init__(self, optimizer: Any, watch: bool = True, **options: Any) -> None:
+        super().__init__(optimizer, budget=1 << 50, watch=watch, **options)
 
     def _sparing(self) -> Sparing:
         return Sparing(lambda: 0)
@@ -154,8 +154,8 @@ class SparingScheduler(Scheduler):
 class RandomScheduler(Scheduler):
     """Follows a schedule drawn at random for the graph that was recorded."""
 
-    def __init__(self, optimizer: Any, seed: int, share: float, swap: Any = False) -> None:
-        super().__init__(optimizer, budget=1 << 50, swap=swap)
+    def __init__(self, optimizer: Any, seed: int, share: float, swap: Any = False, **options: Any) -> None:
+        super().__init__(optimizer, budget=1 << 50, swap=swap, **options)
         self.random, self.share = random.Random(seed), share
         self.drawn = 0
 

@@ -1,0 +1,202 @@
+"""Train VGG16 for images of 32 x 32 in processes of their own: plain Chainer on NumPy, and stowplan in less memory.
+
+NNTrainer's case: a batch of 64, SGD with momentum. A process trains as many steps as it is told, and prints what it
+took as a line of JSON. Where a control group for memory can be made, it is held to a limit, without the kernel's swap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stowplan.errors import BudgetError
+
+from ..programs.measure import ONE_THREAD
+
+BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+"""Channels of the convolutions between two poolings."""
+WIDTHS = (256, 256, 100)
+SETTLED = 5
+"""Steps before a schedule serves."""
+
+
+def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
+    """Train in this process.
+
+    Parameters
+    ----------
+    way
+        ``"plain"``, ``"pool"``, ``"recomputed"`` or ``"swapped"``: with parameters and state swapped, too.
+    budget
+        Bytes that a step may have alive.
+    steps
+        How many.
+    part
+        The network has this part of its channels, and of its batch of 64; 1: all.
+    """
+    import stowplan.chainer  # isort: skip (mends Chainer before it is imported)
+    import chainer
+
+    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
+    pool = None if way == "plain" else stowplan.NumpyPool()
+    with contextlib.nullcontext() if pool is None else pool:
+        model = _network(part)
+        optimizer = chainer.optimizers.MomentumSGD(0.01).setup(model)
+        before = _status("VmHWM")
+        step: Any = contextlib.nullcontext if pool is None else pool.step
+        if way in ("recomputed", "swapped"):
+            scheduler = stowplan.chainer.Scheduler(
+                optimizer, pool, budget, swap=True, swap_parameters=way == "swapped", watch=False
+            )
+            step = scheduler.step
+        batches = np.random.default_rng(1)
+        taken = []
+        for _ in range(steps):
+            x = batches.standard_normal((64 // part, 3, 32, 32), dtype=np.float32)
+            t = batches.integers(0, WIDTHS[-1], 64 // part, dtype=np.int32)
+            began = time.perf_counter(), time.process_time()
+            try:
+                with step():
+                    optimizer.update(model, x, t)
+            except BudgetError as error:
+                return {"least": error.least}
+            taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+    resident = _status("VmHWM")
+    bits = hashlib.sha256()
+    for param in model.params():
+        bits.update(np.ascontiguousarray(param.array))
+        bits.update(np.ascontiguousarray(param.update_rule.state["v"]))
+    wall, cpu = np.array(taken).T
+    return {
+        "before": before,
+        "resident": resident,
+        "live": 0 if pool is None else pool.stats.peak_live_bytes,
+        "wall": float(wall.sum()),
+        "cpu": float(cpu.sum()),
+        "later": float(np.median(cpu[SETTLED:])),
+        "bits": bits.hexdigest(),
+    }
+
+
+def _network(part: int) -> Any:
+    import chainer
+    import chainer.functions as F  # noqa: N812 (Chainer's own habit)
+    import chainer.links as L  # noqa: N812
+
+    class VGG16(chainer.Chain):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            with self.init_scope():
+                self.blocks = chainer.ChainList()
+                channels = 3
+                for block in BLOCKS:
+                    self.blocks.append(chainer.ChainList())
+                    for width in block:
+                        self.blocks[-1].append(L.Convolution2D(channels, width // part, 3, pad=1))
+                        channels = width // part
+                self.linear = chainer.ChainList()
+                for width in WIDTHS:
+                    self.linear.append(L.Linear(channels, width))
+                    channels = width
+
+        def forward(self, x: Any, t: Any) -> Any:
+            for block in self.blocks:
+                for layer in block:
+                    x = F.relu(layer(x))
+                x = F.max_pooling_2d(x, 2, 2)
+            for layer in self.linear[:-1]:
+                x = F.relu(layer(x))
+            return F.softmax_cross_entropy(self.linear[-1](x), t)
+
+    return VGG16()
+
+
+def _status(name: str) -> int:
+    """Return bytes of a line of this process's status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def measure(way: str, budget: int = 0, steps: int = 10, part: int = 1, limit: int = 0) -> dict[str, Any]:
+    """Train in a process of its own.
+
+    Parameters
+    ----------
+    way, budget, steps, part
+        As for `train`.
+    limit
+        Bytes that a control group holds the process to, if one can be made; 0: none.
+
+    Returns
+    -------
+    dict
+        What the process took; ``least`` if the budget cannot be kept; ``killed`` if it was for its memory.
+    """
+    with _group(limit) as group:
+        command = [sys.executable, "-m", __name__, way, str(budget), str(steps), str(part)]
+        if group is not None:
+            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *command]
+        done = subprocess.run(
+            command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=False
+        )
+    if limit and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return {"killed": True}
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise RuntimeError(f"VGG16, {way}: {said[-1] if said else done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def can_hold() -> bool:
+    """Whether a control group for memory can be made here."""
+    with _group(1 << 40) as group:
+        return group is not None
+
+
+@contextlib.contextmanager
+def _group(limit: int) -> Iterator[Path | None]:
+    """Have a control group that holds its processes to a limit; None: none is asked for, or can be made here."""
+    group = _made(limit) if limit else None
+    try:
+        yield group
+    finally:
+        if group is not None:
+            group.rmdir()
+
+
+def _made(limit: int) -> Path | None:
+    """Make a control group of version 2, or 1; return its folder."""
+    for root, bound, swap in (
+        ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    ):
+        if not (Path(root) / "cgroup.procs").exists():
+            continue
+        group = Path(root) / f"stowplan-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / bound).write_text(str(limit))
+        except OSError:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+            continue
+        with contextlib.suppress(OSError):
+            (group / swap).write_text("0" if bound == "memory.max" else str(limit))
+        return group
+    return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(train(sys.argv[1], *map(int, sys.argv[2:]))))
