@@ -302,6 +302,23 @@ void leave_a_capture_open() {
   finish(std::move(pools));
 }
 
+// Nor an arena: what is shared by streams has had no stream's memory that was not waited for.
+void capture_beside_a_stream_that_works() {
+  auto pools = install(4);
+  const GraphPoolId id{8, 8};
+  const Bytes size = Bytes{2} << 20;
+  void* block = stow_cuda_malloc(static_cast<std::size_t>(size), 0, stream_handle(0));
+  Cuda::get().use(block, size, 0, 1);
+  stow_cuda_free(block, static_cast<std::size_t>(size), 0, stream_handle(0));
+  stow_cuda_begin_pool(0, id, [](CudaStream stream) { return stream == stream_handle(64); });
+  void* graphs = stow_cuda_malloc(static_cast<std::size_t>(size), 0, stream_handle(64));
+  Cuda::get().use(graphs, size, 64, 2);
+  stow_cuda_free(graphs, static_cast<std::size_t>(size), 0, stream_handle(64));
+  stow_cuda_end_pool(0, id);
+  stow_cuda_release_pool(0, id);
+  finish(std::move(pools));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -317,6 +334,7 @@ int main(int argc, char** argv) {
     finish(std::move(pools));
   }
   leave_a_capture_open();
+  capture_beside_a_stream_that_works();
   const std::uint64_t failed_alone = failures;
   if (replayed == 0 || strangers == 0 || cuda.waits == 0 || failed_alone == 0) fail("a path was never taken");
 

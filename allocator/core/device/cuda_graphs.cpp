@@ -1,7 +1,6 @@
 #include "cuda_graphs.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 namespace stowplan::allocator {
 
@@ -49,42 +48,35 @@ CudaGraphs::PoolPtr CudaGraphs::pool_of(Stream stream) {
 }
 
 bool CudaGraphs::request(Bytes size, Stream stream, void*& address, CudaError& error) {
-  size = (size + kUnit - 1) / kUnit * kUnit;
+  size = (size + Segments::kUnit - 1) / Segments::kUnit * Segments::kUnit;
   Lock lock(mutex_);
   const PoolPtr pool = pool_of(stream);
   if (pool == nullptr) return false;
-  FreeRanges& ranges = pool->free[stream];
-  auto best = ranges.end();
-  for (auto at = ranges.begin(); at != ranges.end(); ++at) {
-    if (at->second.size >= size && (best == ranges.end() || at->second.size < best->second.size)) best = at;
-  }
-  if (best == ranges.end()) {
-    lock.unlock();
-    CudaBlock* segment = memory_.take_for_all((size + kSegment - 1) / kSegment * kSegment, error);
-    if (segment == nullptr) {
-      address = nullptr;
-      return true;
-    }
-    lock.lock();
-    reserved_bytes_ += segment->size;
-    pool->segments.push_back(segment);
-    best = ranges.emplace(reinterpret_cast<std::uintptr_t>(segment->address), FreeRange{segment->size, segment}).first;
-  }
-  address = place(pool, ranges, best, size, stream);
+  if (place(pool, size, stream, address)) return true;
+  lock.unlock();
+  CudaBlock* segment = memory_.take_for_all((size + kSegment - 1) / kSegment * kSegment, error);
+  address = nullptr;
+  if (segment == nullptr) return true;
+  lock.lock();
+  reserved_bytes_ += segment->size;
+  pool->segments.push_back(segment);
+  const auto begin = reinterpret_cast<std::uintptr_t>(segment->address);
+  pool->pages[stream].push_back(std::make_unique<Page>(begin, segment->size, 0));
+  place(pool, size, stream, address);
   return true;
 }
 
-void* CudaGraphs::place(const PoolPtr& pool, FreeRanges& ranges, FreeRanges::iterator at, Bytes size, Stream stream) {
-  const std::uintptr_t begin = at->first;
-  const FreeRange range = at->second;
-  ranges.erase(at);
-  if (range.size > size) {
-    ranges.emplace(begin + static_cast<std::uintptr_t>(size), FreeRange{range.size - size, range.segment});
+// Gives a block the first place that is free in the pool's segments for this stream; false: there is none.
+bool CudaGraphs::place(const PoolPtr& pool, Bytes size, Stream stream, void*& address) {
+  for (const std::unique_ptr<Page>& page : pool->pages[stream]) {
+    const auto offset = page->take(size);
+    if (!offset) continue;
+    ++pool->live;
+    address = reinterpret_cast<void*>(page->address + static_cast<std::uintptr_t>(*offset));
+    blocks_[address] = {pool, size, stream, page.get(), false};
+    return true;
   }
-  ++pool->live;
-  auto* address = reinterpret_cast<void*>(begin);
-  blocks_[address] = {pool, size, stream, range.segment, false};
-  return address;
+  return false;
 }
 
 bool CudaGraphs::free(void* address) {
@@ -96,31 +88,12 @@ bool CudaGraphs::free(void* address) {
     const Block block = std::move(at->second);
     blocks_.erase(at);
     if (!block.is_shared) {
-      const auto begin = reinterpret_cast<std::uintptr_t>(address);
-      merge(block.pool->free[block.stream], begin, {block.size, block.segment});
+      block.page->give(static_cast<Bytes>(reinterpret_cast<std::uintptr_t>(address) - block.page->address), block.size);
     }
     if (--block.pool->live == 0 && block.pool->uses <= 0) segments.swap(block.pool->segments);
   }
   give(segments);
   return true;
-}
-
-void CudaGraphs::merge(FreeRanges& ranges, std::uintptr_t begin, FreeRange range) {
-  auto next = ranges.lower_bound(begin);
-  if (next != ranges.end() && next->second.segment == range.segment &&
-      begin + static_cast<std::uintptr_t>(range.size) == next->first) {
-    range.size += next->second.size;
-    next = ranges.erase(next);
-  }
-  if (next != ranges.begin()) {
-    const auto before = std::prev(next);
-    if (before->second.segment == range.segment &&
-        before->first + static_cast<std::uintptr_t>(before->second.size) == begin) {
-      before->second.size += range.size;
-      return;
-    }
-  }
-  ranges.emplace(begin, range);
 }
 
 bool CudaGraphs::record_stream(void* address, Stream stream) {

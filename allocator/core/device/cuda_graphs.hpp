@@ -5,7 +5,7 @@
 // them until the pool is released. A block that is freed is given again to the same stream, in the same pool; one that
 // other streams have used is not.
 //
-// O(free ranges of the pool and stream) per request: captures are rare.
+// O(segments of the pool and stream, and what is free in them) per request: captures are rare.
 #pragma once
 
 #include <atomic>
@@ -50,25 +50,20 @@ class CudaGraphs {
   Bytes reserved_bytes() const { return reserved_bytes_; }
 
  private:
-  static constexpr Bytes kUnit = 512, kSegment = Bytes{2} << 20;
+  static constexpr Bytes kSegment = Bytes{2} << 20;
 
-  struct FreeRange {
-    Bytes size;
-    CudaBlock* segment;
-  };
-  using FreeRanges = std::map<std::uintptr_t, FreeRange>;  // by address
   struct Pool {
     int uses = 0;
     std::size_t live = 0;
     std::vector<CudaBlock*> segments;
-    std::map<Stream, FreeRanges> free;
+    std::map<Stream, std::vector<std::unique_ptr<Page>>> pages;  // what is free in them
   };
   using PoolPtr = std::shared_ptr<Pool>;
   struct Block {
     PoolPtr pool;
     Bytes size;
     Stream stream;
-    CudaBlock* segment;
+    Page* page;
     bool is_shared;  // other streams have used it
   };
   struct Capture {
@@ -77,8 +72,7 @@ class CudaGraphs {
   };
 
   PoolPtr pool_of(Stream stream);
-  void* place(const PoolPtr& pool, FreeRanges& ranges, FreeRanges::iterator at, Bytes size, Stream stream);
-  static void merge(FreeRanges& ranges, std::uintptr_t begin, FreeRange range);
+  bool place(const PoolPtr& pool, Bytes size, Stream stream, void*& address);
   void give(const std::vector<CudaBlock*>& segments);
 
   CudaMemory& memory_;

@@ -129,7 +129,7 @@ CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
   if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr)
     return ask_ordered(block);
   const Stream own = is_own ? -static_cast<Stream>(profiler::current_thread()) : block.stream;
-  const CudaError error = segments_.take(block.size, block.of_graph ? kGraphs : own, block.place);
+  const CudaError error = segments_.take(block.size, for_all || block.of_graph ? kShared : own, block.place);
   block.address = reinterpret_cast<void*>(block.place.address);
   return error;
 }
@@ -162,6 +162,7 @@ CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool for_all, CudaError& 
   auto block = std::make_unique<CudaBlock>();
   block->size = size;
   block->stream = stream;
+  block->guarded = for_all;
   error = ask(*block, for_all);
   if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
     trim();

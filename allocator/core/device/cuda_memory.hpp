@@ -83,8 +83,8 @@ class CudaMemory {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
-  // Whose segments blocks of captures have: no other block has had their memory, as none goes back.
-  static constexpr Stream kGraphs = INT64_MIN;
+  // Whose segments blocks have that several streams use: all use of them is waited for before another one has them.
+  static constexpr Stream kShared = INT64_MIN;
 
   CudaBlock* take(Bytes size, Stream stream, bool for_all, CudaError& error);
   std::vector<Stream> served();

@@ -110,7 +110,6 @@ int CudaPool::ask(Client* client, Bytes size, Answer& answer) {
     answer.out_of_memory = error == kCudaOutOfMemory;
     return 0;
   }
-  block->guarded = client == nullptr;
   answer.address = reinterpret_cast<std::uintptr_t>(block->address);
   (client != nullptr ? client->memory : answer.memory) = token_of(Kind::memory, block);
   return 0;
