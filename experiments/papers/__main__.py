@@ -7,9 +7,11 @@
 ``nntrainer``       Moon et al. 2022: table 4, the planners, VGG16 with and without swap
 ``revbifpn``        Chiley et al. 2023: peaks and gradients of reversible fusions, by depth and width
 ``somas``           Lamprou et al. 2023: which tensors may share memory between streams, and offsets, with times
+``fusion_aware``    He & Yu 2023: what compiled steps of PyTorch keep for backward, and their time
 ==================  ================================================================================================
 
-A cell has our figure, and in brackets the paper's where it is another one. The tables of each go into a file.
+A cell has our figure, and in brackets the paper's where it is another one. The tables of each go into a file. A paper
+whose tables need a package that is not installed (``revbifpn``: Chainer, ``fusion_aware``: PyTorch) is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from stowplan.files import atomic_write
 
 from ..measures import output
 
-NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer", "revbifpn", "somas")
+NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer", "revbifpn", "somas", "fusion_aware")
 
 
 def document(name: str, quick: bool) -> str:
@@ -53,7 +55,11 @@ def main(names: tuple[str, ...], quick: bool, out: Path) -> None:
     """Print the tables of papers, ours beside theirs."""
     out.mkdir(parents=True, exist_ok=True)
     for name in NAMES if "all" in names else dict.fromkeys(names):
-        text = document(name, quick)
+        try:
+            text = document(name, quick)
+        except ModuleNotFoundError as error:
+            click.echo(f"{name} is left out: {error.name} is not installed", err=True)
+            continue
         with atomic_write(out / f"papers_{name}.md") as file:
             file.write(text.encode())
         Console().print(Markdown(text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -105,3 +107,14 @@ def test_the_command_writes_each_papers_tables(tmp_path) -> None:
     assert said.exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["papers_nntrainer.md", "papers_sekiyama.md"]
     assert "| googlenet | 12,202,496 |" in (tmp_path / "papers_sekiyama.md").read_text()
+
+
+def test_a_paper_whose_package_is_missing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "experiments.papers.fusion_aware", raising=False)
+    said = CliRunner().invoke(command.main, ["fusion_aware", "sekiyama", "--quick", "--out", str(tmp_path)])
+    assert said.exit_code == 0
+    assert "fusion_aware is left out: torch is not installed" in said.output
+    assert [path.name for path in tmp_path.iterdir()] == ["papers_sekiyama.md"]
