@@ -166,14 +166,10 @@ def write_over(function: Any, out_grad: tuple[Any, ...]) -> bool:
         return False
     y = function.get_retained_outputs()[0].raw_array
     gy = out_grad[0].raw_array
-    alike = type(y) is type(gy) is np.ndarray and y.dtype == gy.dtype and y.shape == gy.shape
-    if (
-        not alike
-        or not (y.flags.c_contiguous and gy.flags.c_contiguous and gy.flags.writeable)
-        or gy.ndim == 0
-    ):
+    if not (type(y) is type(gy) is np.ndarray and y.dtype == gy.dtype and y.shape == gy.shape):
         return False
-    if intel64.should_use_ideep(">=auto"):
+    contiguous = y.flags.c_contiguous and gy.flags.c_contiguous and gy.flags.writeable
+    if not contiguous or intel64.should_use_ideep(">=auto"):
         return False
     del gy
     if not owned(out_grad[0], variables=3, arrays=3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,11 @@ def test_what_is_held_or_not_alike_stays(makes: Callable[..., Any]) -> None:
     assert not write_over(function, out_grad)
     assert out_grad[0].array.tobytes() == before
     del held
+
+
+def test_arrays_of_a_device_have_their_own() -> None:
+    function, _y, _ = applied(F.relu)
+    assert not write_over(function, (SimpleNamespace(layout=None, raw_array=object()),))
 
 
 def test_hooks_debugging_and_other_functions_have_their_own() -> None:
