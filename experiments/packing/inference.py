@@ -1,11 +1,11 @@
-"""Memory requests of AlexNet's and GoogLeNet's inference, from their layers alone.
+"""Memory requests of the inference of AlexNet, GoogLeNet and ResNet-50, from their layers alone.
 
 What Chainer asks for when it runs one image through a network without recording a graph, in the order in which it asks:
 every function allocates its result; a convolution also allocates a workspace, only while it runs; what no variable
 refers to any more is freed. The image and its label live throughout. Parameters are not in it: they are retained.
 Sizes are float32, rounded up to 512 bytes, the granularity of CuPy's pool; the workspace has 8 MiB, Chainer's default.
 
-With these, Sekiyama et al. 2018 (arXiv 1804.10001) report the optima that `PUBLISHED` holds.
+Of the first two, Sekiyama et al. 2018 (arXiv 1804.10001) report the optima that `PUBLISHED` holds.
 """
 
 from __future__ import annotations
@@ -185,6 +185,40 @@ def googlenet() -> Problem:
         h = net.step(h, inception(name))
         if name in ("3b", "4e"):
             h = net.step(h, pool)
+    h = net.step(h, lambda x: net.pooling(x, 7, 1, cover_all=False))
+    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    return net.log.problem()
+
+
+def resnet50() -> Problem:
+    """He et al. 2015 as in Chainer's ImageNet example: 224 pixels, 1000 classes."""
+    net = Net(224)
+
+    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
+        return lambda x: net.convolution(x, channels, kernel, stride, pad)
+
+    def bottleneck(channels: int, stride: int, widens: bool) -> Callable[[Tensor], Tensor]:
+        def block(x: Tensor) -> Tensor:
+            branch = (
+                *(conv(channels, 1, stride), norm, relu),
+                *(conv(channels, 3, pad=1), norm, relu),
+                *(conv(4 * channels, 1), norm),
+            )
+            branches = [net.chain(x, *branch)]
+            if widens:
+                branches.append(net.chain(x, conv(4 * channels, 1, stride), norm))
+            total = net.elementwise(branches[0])
+            y = relu(total)
+            net.log.free(total, *branches)
+            return y
+
+        return block
+
+    relu = norm = net.elementwise
+    h = net.step(net.image, conv(64, 7, stride=2, pad=3), norm, relu, lambda x: net.pooling(x, 3, 2))
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for k in range(count):
+            h = net.step(h, bottleneck(64 << stage, 2 if stage and k == 0 else 1, k == 0))
     h = net.step(h, lambda x: net.pooling(x, 7, 1, cover_all=False))
     net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
     return net.log.problem()

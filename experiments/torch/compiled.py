@@ -116,13 +116,13 @@ def measure_fused(model: Model, kept: Kept) -> None:
         torch._dynamo.reset()
         own = original.copy()
         loss = torch.compile(model.loss, backend=backend, dynamic=False)(own, *original.batch)
-        return {"peak": None, "kept": _saved(loss, [*own.parameters(), *own.buffers(), *original.batch])}
+        return {"peak": None, "kept": saved(loss, [*own.parameters(), *own.buffers(), *original.batch])}
 
     kept.add("torch", INDUCTOR, functools.partial(row, "inductor"))
     kept.add("stowplan", INDUCTOR, functools.partial(row, compile_backend(compiler="inductor")))
 
 
-def _saved(loss: torch.Tensor, before: list[torch.Tensor]) -> int:
+def saved(loss: torch.Tensor, before: list[torch.Tensor]) -> int:
     """Return the bytes that autograd keeps for the backward pass, each storage once, without those there before."""
     nodes, found = [loss.grad_fn], {}
     for node in nodes:

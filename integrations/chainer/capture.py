@@ -215,6 +215,16 @@ class RecordingStep(TimedStep):
         super()._bring_back(function)
         self.meter.runs(len(self._graph.calls) - 1)
 
+    def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
+        written = super()._write_over(function, out_grad)
+        if written:  # after all that read what was there
+            graph, call = self._graph, self._graph.calls[-1]
+            storage = graph.storage_of(out_grad[0].raw_array)
+            for number, other in enumerate(graph.calls[:-1]):
+                if any(graph.values[value].storage == storage for value in other.reads):
+                    call.after.append(number)
+        return written
+
     def _take_gradient(self, call: Call, node: Any, array: Any) -> None:
         """Record how a gradient was made: a first term, a sum in the same array, or a sum in a new array."""
         old = self._gradient.get(node)

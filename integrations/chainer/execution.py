@@ -5,7 +5,8 @@ backward pass is a loop of its own, with the same sums in the same order as Chai
 
 - before an operator's backward step all arrays that it reads are brought back, and after it those that are not read
   again are freed (*release*), while Chainer keeps all of them until the loss is freed;
-- a sum of gradients is formed in the array of the first one, if nothing else refers to that array;
+- a sum of gradients is formed in the array of the first one, and ReLU's and sigmoid's gradient in that of the output,
+  if nothing else refers to that array;
 - a parameter whose gradient is complete is updated at once, unless there is a reason against it (`early`).
 """
 
@@ -33,7 +34,15 @@ from .directions import Follower, Structure  # noqa: E402
 from .early import EarlyUpdate  # noqa: E402
 from .evictions import Swap  # noqa: E402
 from .function_state import FunctionState, state_of  # noqa: E402
-from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out  # noqa: E402
+from .gradients import (  # noqa: E402
+    Candidates,
+    owned,
+    reachable,
+    read_by_backward,
+    sum_gradients,
+    take_out,
+    write_over,
+)
 from .parameter_swap import ParameterSwap, swapped  # noqa: E402
 from .rerun import held_arrays  # noqa: E402
 from .sparing import Sparing  # noqa: E402
@@ -295,6 +304,7 @@ class ScheduledStep:
         targets = tuple([i for i, node in enumerate(inputs) if node.requires_grad])
         out_grad = take_out(function, grads)
         self._bring_back(function)
+        in_place = inputs[0].creator_node is not None and self._write_over(function, out_grad)
         in_data = tuple([node.data for node in inputs])
         out_arrays = tuple([None if gradient is None else gradient.raw_array for gradient in out_grad])
         hooks = chainer.get_function_hooks()
@@ -309,7 +319,10 @@ class ScheduledStep:
                     in_grad[inputs[i]] = grads.get_as_list(inputs[i])
             lazy, function.lazy_grad_sum = function.lazy_grad_sum, True
             try:
-                seams.backprop_step(function, targets, out_grad, in_grad, chainer.is_debug())
+                if in_place:
+                    in_grad[inputs[0]].append(out_grad[0])
+                else:
+                    seams.backprop_step(function, targets, out_grad, in_grad, chainer.is_debug())
             finally:
                 function.lazy_grad_sum = lazy
             if not lazy:
@@ -329,6 +342,9 @@ class ScheduledStep:
     def _bring_back(self, function: Any) -> None:
         self.values.before_backward(function)
         self._fetch_retained(function)
+
+    def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
+        return write_over(function, out_grad)
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run the update of the parameters that were not updated early."""

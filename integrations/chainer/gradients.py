@@ -15,8 +15,19 @@ enable_chainer()
 
 import chainer  # noqa: E402 (mended first)
 from chainer import _backprop_utils  # noqa: E402
+from chainer.backends import intel64  # noqa: E402
+from chainer.functions.activation.relu import ReLU  # noqa: E402
+from chainer.functions.activation.sigmoid import Sigmoid  # noqa: E402
 
-__all__ = ["Candidates", "owned", "reachable", "read_by_backward", "sum_gradients", "take_out"]
+__all__ = [
+    "Candidates",
+    "owned",
+    "reachable",
+    "read_by_backward",
+    "sum_gradients",
+    "take_out",
+    "write_over",
+]
 
 
 class Candidates:
@@ -129,6 +140,47 @@ def sum_gradients(gradients: list[Any]) -> None:
                 gradients[:] = [chainer.Variable(total, requires_grad=requires_grad)]
                 return
     _backprop_utils._reduce(gradients)
+
+
+def write_over(function: Any, out_grad: tuple[Any, ...]) -> bool:
+    """Write the gradient of ReLU's or sigmoid's input over that of its output, if nothing else refers to its array.
+
+    The result is Chainer's, bit by bit: the same operations on the same operands. Only arrays of NumPy's that are
+    contiguous in the same way are written over, and only where no hook, and no debugging, expects Chainer's functions.
+
+    Parameters
+    ----------
+    function
+        A `chainer.FunctionNode` that has its retained outputs.
+    out_grad
+        The gradients of its outputs.
+
+    Returns
+    -------
+    bool
+        Whether the array of ``out_grad[0]`` is now the gradient of the input.
+    """
+    if type(function) not in (ReLU, Sigmoid) or out_grad[0] is None or out_grad[0].layout is not None:
+        return False
+    if chainer.is_debug() or chainer.get_function_hooks() or function._n_local_function_hooks:
+        return False
+    y = function.get_retained_outputs()[0].raw_array
+    gy = out_grad[0].raw_array
+    if not (type(y) is type(gy) is np.ndarray and y.dtype == gy.dtype and y.shape == gy.shape):
+        return False
+    contiguous = y.flags.c_contiguous and gy.flags.c_contiguous and gy.flags.writeable
+    if not contiguous or intel64.should_use_ideep(">=auto"):
+        return False
+    del gy
+    if not owned(out_grad[0], variables=3, arrays=3):
+        return False
+    gy = out_grad[0].raw_array
+    if type(function) is ReLU:
+        np.multiply(gy, y > 0, out=gy)
+    else:
+        np.multiply(gy, y, out=gy)
+        np.multiply(gy, y.dtype.type(1) - y, out=gy)
+    return True
 
 
 def owned(gradient: Any, variables: int, arrays: int) -> bool:

@@ -100,7 +100,8 @@ class Within:
             ) from None
         run = scheduled(joint, step, solution.schedule)
         again = sum(len(row) for _, row in solution.outcome.recomputed)
-        extra = solution.extra_seconds / float(step.seconds.sum())
+        # Of what inductor fuses alone, no operator has seconds.
+        extra = solution.extra_seconds / (float(step.seconds.sum()) or 1.0)
         return run, solution, GraphStats(resident + live_peak(run.graph), resident, plain, again, extra)
 
 

@@ -42,7 +42,8 @@ def selective(graph: StepGraph, options: SchedulingOptions) -> Schedule:
     inside = attention(graph)
     if not inside:
         raise NotApplicable("selective needs attention: a Softmax between two matrix products; none is found")
-    if not any({Way.DROPPED, Way.PACKED} & set(storages.ways[s]) for s in inside if s in storages.ways):
+    wanted = [s for s in inside if s in storages.ways and storages.later[s]]
+    if not any({Way.DROPPED, Way.PACKED} & set(storages.ways[s]) for s in wanted):
         raise NotApplicable(
             "selective found attention, and can drop nothing inside it: its values are written more than once, or kept"
         )

@@ -27,6 +27,7 @@ reader of the output, where NNTrainer puts a layer in between. O(n + k) for n la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
@@ -84,6 +85,8 @@ class Layer:
         output.
     shares
         Name of a layer before it whose weights it uses; it has none of its own then.
+    operations
+        Of its forward pass; the gradient of its weights and the derivative of its input take as many each.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Layer:
     frozen: bool = False
     label: int | None = None
     shares: str | None = None
+    operations: int = 0
 
     @property
     def trains(self) -> bool:
@@ -142,7 +146,7 @@ def execution_orders(layers: Sequence[Layer], *, clipping: bool = False) -> list
     ]
 
 
-def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
+def step_graph(layers: Sequence[Layer], *, clipping: bool = False, rate: float = math.inf) -> StepGraph:
     """Return the training step of layers: an operator for each execution order.
 
     Weights and labels are resident: they exist before the step and after it. What `stowplan.scheduling.simulate`
@@ -154,6 +158,8 @@ def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
         n, each after those that it reads.
     clipping
         Whether gradients are clipped by the norm of all, so that all exist before any is applied.
+    rate
+        Operations a second, from which operators have their seconds.
 
     Raises
     ------
@@ -162,7 +168,7 @@ def step_graph(layers: Sequence[Layer], *, clipping: bool = False) -> StepGraph:
         negative size, a view of another size, a label of a layer that others read, weights shared with a layer that has
         none.
     """
-    return _Step(layers, clipping).graph()
+    return _Step(layers, clipping, rate).graph()
 
 
 class _Tensor(NamedTuple):
@@ -178,8 +184,8 @@ class _Tensor(NamedTuple):
 class _Step:
     """Tensors are made with all their uses first; then outputs are merged, as that depends on them."""
 
-    def __init__(self, layers: Sequence[Layer], clipping: bool) -> None:
-        self.layers = layers
+    def __init__(self, layers: Sequence[Layer], clipping: bool, rate: float) -> None:
+        self.layers, self.rate = layers, rate
         self.index: dict[str, int] = {}
         self.inputs: list[list[int]] = []
         for i, layer in enumerate(layers):
@@ -353,13 +359,17 @@ class _Step:
         count = max((orders.apply for orders in self.orders), default=-1) + 1
         labels = [""] * count
         phase = [Phase.FORWARD] * count
-        for layer, orders in zip(self.layers, self.orders, strict=True):
+        seconds = [0.0] * count
+        for layer, orders, inputs in zip(self.layers, self.orders, self.inputs, strict=True):
             labels[orders.forward] = f"forward {layer.name}"
             names = {"gradient": layer.trains, "derivative": True, "apply": layer.trains and not layer.shares}
             for name in (name for name, has_it in names.items() if has_it):
                 at: int = getattr(orders, name)
                 labels[at] = f"{name} {layer.name}"
                 phase[at] = Phase.UPDATE if name == "apply" else Phase.BACKWARD
+            runs = (True, layer.trains, any(self.trained[j] for j in inputs))
+            for at, does in zip(orders, runs, strict=False):
+                seconds[at] += does * layer.operations / self.rate
         rows: dict[str, Any] = {key: [[] for _ in range(count)] for key in ("reads", "writes")}
         for value, tensor in enumerate(self.tensors):
             for at in tensor.reads:
@@ -373,7 +383,7 @@ class _Step:
             "name": [t.name for t in self.tensors],
         }
         after = self.after(count, n)
-        return StepGraph(**rows, **columns, after=after, phase=phase, label=labels)
+        return StepGraph(**rows, **columns, after=after, phase=phase, seconds=seconds, label=labels)
 
     def after(self, count: int, n: int) -> list[list[int]]:
         """Return what has to come before each operator though it makes nothing that it reads."""

@@ -16,19 +16,20 @@ def unroll(layers: Sequence[Layer], steps: int, before: Mapping[str, str]) -> li
     Parameters
     ----------
     layers
-        Those of one time step.
+        Those of one time step. Other layers that they read are the same in all steps.
     steps
         1 or more.
     before
         By the name of a layer, one whose output of the time step before it reads as well.
     """
     found = []
+    own = {layer.name for layer in layers}
     for step in range(steps):
         for number, layer in enumerate(layers):
             names = layer.inputs
             if names is None:
                 names = (layers[number - 1].name,) if number else ()
-            inputs = [f"{name} {step}" for name in names]
+            inputs = [f"{name} {step}" if name in own else name for name in names]
             if step and layer.name in before:
                 inputs.append(f"{before[layer.name]} {step - 1}")
             shares = f"{layer.name} 0" if step and layer.weights else None
@@ -56,7 +57,8 @@ def linear(name: str, shape: Sequence[int], units: int, *, element: int = 4, **o
     """
     rows = _product(shape[:-1])
     weights = (shape[-1] * units * element, units * element)
-    return Layer(name, rows * units * element, weights=weights, **options)
+    operations = 2 * rows * shape[-1] * units
+    return Layer(name, rows * units * element, weights=weights, operations=operations, **options)
 
 
 def conv2d(
@@ -85,7 +87,9 @@ def conv2d(
             f"layer {name}: a kernel of {kernel} on {tuple(space)}, padded by {padding}; expected less"
         )
     weights = (channels * incoming * _product(kernel) * element, channels * element)
-    return Layer(name, batch * channels * _product(size) * element, weights=weights, **options)
+    elements = batch * channels * _product(size)
+    operations = 2 * elements * incoming * _product(kernel)
+    return Layer(name, elements * element, weights=weights, operations=operations, **options)
 
 
 def lstm(
@@ -96,7 +100,15 @@ def lstm(
     states = batch * steps * units * element
     kept = tuple((states * count, Lifespan.ITERATION) for count in (1, 1, 4))  # hidden, cell, gates
     derived = tuple((states * count, Lifespan.GRADIENT | Lifespan.DERIVATIVE) for count in (1, 1, 4))
-    return Layer(name, batch * units * element, weights=weights, temporaries=kept + derived, **options)
+    operations = 2 * batch * steps * (features + units) * 4 * units
+    return Layer(
+        name,
+        batch * units * element,
+        weights=weights,
+        temporaries=kept + derived,
+        operations=operations,
+        **options,
+    )
 
 
 def _pair(of: int | tuple[int, int]) -> tuple[int, int]:

@@ -9,17 +9,27 @@ computation (the paper's *proactive* swap). With a look-ahead of 0 the step wait
     on demand             #              #     #
     look-ahead 1       #  #  #        #  #  #  #  #
 
-Each stay is a block, as what comes back may lie elsewhere. So what an arena takes is known before anything runs.
+Each stay is a block, as what comes back may lie elsewhere. So what an arena takes is known before anything runs, and
+from the operators' seconds and the disk's rate, how much longer the step takes (`latency`).
 
 NNTrainer: Moon et al. 2022 (arXiv 2206.04688), section 4.3 and figure 8. O(k log k) for k uses of tensors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...packing import Problem
 from ...scheduling.graph import StepGraph
+
+
+class Transfer(NamedTuple):
+    """Bytes on their way: begun before one execution order, over before another one, which waits for it."""
+
+    begins: int
+    due: int
+    bytes: int
 
 
 class Swapped(NamedTuple):
@@ -29,12 +39,17 @@ class Swapped(NamedTuple):
     ----------
     problem
         A block for each stay of a tensor, in ticks of one execution order each.
-    moved
-        Bytes that go out or come in, in one step.
+    transfers
+        What goes out or comes in, in one step.
     """
 
     problem: Problem
-    moved: int
+    transfers: list[Transfer]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that go out or come in."""
+        return sum(transfer.bytes for transfer in self.transfers)
 
 
 def swapped(graph: StepGraph, lookahead: int = 1) -> Swapped:
@@ -52,9 +67,10 @@ def swapped(graph: StepGraph, lookahead: int = 1) -> Swapped:
     for at, (reads, writes) in enumerate(zip(graph.reads.rows(), graph.writes.rows(), strict=True)):
         for value in (*reads, *writes):
             uses.setdefault(int(graph.storage[value]), set()).add(at)
-    size, start, end, moved = [], [], [], 0
+    size, start, end = [], [], []
+    transfers: list[Transfer] = []
     for storage, orders in uses.items():
-        bytes_, transfers = int(graph.size[storage]), 0
+        bytes_ = int(graph.size[storage])
         stays: list[list[int]] = []
         for at in sorted(orders):
             if stays and at - lookahead <= stays[-1][1] + lookahead:
@@ -67,6 +83,33 @@ def swapped(graph: StepGraph, lookahead: int = 1) -> Swapped:
             size.append(bytes_)
             start.append(max(first - lookahead * comes, 0))
             end.append(last + lookahead * goes)
-            transfers += comes + goes
-        moved += transfers * bytes_
-    return Swapped(Problem(size, start, end), moved)
+            if goes:
+                transfers.append(Transfer(last, end[-1], bytes_))
+            if comes:
+                transfers.append(Transfer(start[-1], first, bytes_))
+    return Swapped(Problem(size, start, end), transfers)
+
+
+def latency(graph: StepGraph, transfers: Sequence[Transfer], rate: float) -> float:
+    """Return the seconds of a step whose transfers go one after the other, in the order in which they begin.
+
+    Parameters
+    ----------
+    graph
+        With the seconds of its operators.
+    transfers
+        Of `swapped`.
+    rate
+        Bytes a second of the disk, both ways together.
+    """
+    now = free = 0.0  # the step's time, and when the disk has done all that has begun
+    ready: dict[int, float] = {}
+    seconds = graph.seconds.tolist()
+    waiting = sorted(transfers, reverse=True)
+    for at, duration in enumerate(seconds):
+        while waiting and waiting[-1].begins <= at:
+            one = waiting.pop()
+            free = max(free, now) + one.bytes / rate
+            ready[one.due] = free
+        now = max(now, ready.get(at, 0.0)) + duration
+    return max(now, free) + sum(one.bytes for one in waiting) / rate

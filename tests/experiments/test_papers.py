@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from experiments.measures.ranks import require_mpi
+from experiments.measures.runner import CannotRunError
 from experiments.papers import __main__ as command
+from experiments.papers import nntrainer
 
 
 def cells(name: str) -> list[dict[str, dict[str, str]]]:
@@ -69,8 +74,20 @@ def test_nntrainer() -> None:
         "best_fit": "1.000",
         "auto": "1.000",
     }
-    vgg16 = swapped["VGG16, 32 x 32"]  # the paper: 170, 60 and 40 beside the process's own 11
-    assert [vgg16[column] for column in ("no swap", "ahead", "on demand")] == ["149.8", "48.3", "32.1"]
+    vgg16 = swapped["VGG16, 32 x 32"]  # the paper's figures in brackets
+    assert list(vgg16.values())[1:6] == [
+        "149.8 (170.0)",
+        "48.3 (60.0)",
+        "32.1 (40.0)",
+        "1.13 (1.20)",
+        "1.29 (1.35)",
+    ]
+    assert set(swapped) == {*nntrainer.NETWORKS}
+    for row in swapped.values():
+        plain, ahead, on_demand = (float(cell.split()[0]) for cell in list(row.values())[1:4])
+        assert plain > ahead > on_demand
+    transformer = swapped["Transformer"]  # the paper: a twentieth
+    assert float(transformer["ahead"]) < float(transformer["no swap, MiB"]) / 20
     assert {row["equal bits"] for row in trained.values()} == {"yes"}
     shares = {way: float(row["budget / Chainer's live peak"] or 1) for way, row in trained.items()}
     assert shares["parameters and state swapped: the least"] < 0.4 < shares["recomputed: the least"] < 0.6
@@ -92,8 +109,35 @@ def test_revbifpn() -> None:
     assert float(deep["float64: worst tensor"]) < 1e-12
 
 
+def test_korthikanti() -> None:
+    pytest.importorskip("chainer", reason="Chainer is not installed")
+    try:
+        require_mpi()
+    except CannotRunError as why:
+        pytest.skip(str(why))
+    ranks, layer, recomputed = cells("korthikanti")
+    assert {way: row["kept / form"] for way, row in ranks.items()} == dict.fromkeys(
+        ("tensor", "sequence", "selective"), "1.0000"
+    )
+    assert layer["selective"]["less than by tensor"] == "5.4"  # the paper: about five
+    more = {way: float(row["time more"][:-1]) for way, row in recomputed.items()}
+    assert more["selective"] < 0.2 * more["full"]  # the paper: a tenth
+
+
 def test_the_command_writes_each_papers_tables(tmp_path) -> None:
     said = CliRunner().invoke(command.main, ["sekiyama", "somas", "--quick", "--out", str(tmp_path)])
     assert said.exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["papers_sekiyama.md", "papers_somas.md"]
     assert "| googlenet | 12,202,496 |" in (tmp_path / "papers_sekiyama.md").read_text()
+
+
+def test_a_paper_whose_package_is_missing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "experiments.papers.fusion_aware", raising=False)
+    said = CliRunner().invoke(command.main, ["fusion_aware", "sekiyama", "--quick", "--out", str(tmp_path)])
+    assert said.exit_code == 0
+    assert "fusion_aware is left out: " in said.output
+    assert "torch" in said.output
+    assert [path.name for path in tmp_path.iterdir()] == ["papers_sekiyama.md"]

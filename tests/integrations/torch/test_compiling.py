@@ -219,3 +219,16 @@ def test_inductor_gives_the_bits_that_it_gives_without_a_budget() -> None:
         found, _ = trained(model, [batch] * 2, backend, [])
     assert_same(found, expected)
     assert backend.stats[0].recomputed > 0
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++, which is not there")
+def test_within_a_budget_of_inductors_what_fuses_alone_costs_nothing() -> None:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(torch.sigmoid(torch.sin(x))).sum()
+
+    x = torch.randn(1024, requires_grad=True)
+    backend = compile_backend("95%", compiler="inductor")
+    torch.compile(chain, backend=backend, dynamic=False)(x).backward()
+    (stats,) = backend.stats
+    assert stats.peak <= 0.95 * stats.plain_peak
+    assert stats.extra == 0

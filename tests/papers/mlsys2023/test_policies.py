@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import defaultdict, deque
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +14,17 @@ from hypothesis import strategies as st
 from stowplan.errors import BudgetError, MissingDependencyError
 from stowplan.papers.mlsys2023.cheap import cheap_operators, minimum_cut, network
 from stowplan.papers.mlsys2023.selective import attention
-from stowplan.scheduling import Phase, Schedule, StepGraph, Way, as_recorded, lean, require_valid, simulate
+from stowplan.scheduling import (
+    Phase,
+    Schedule,
+    StepGraph,
+    Way,
+    as_recorded,
+    lean,
+    read_graph,
+    require_valid,
+    simulate,
+)
 from stowplan.scheduling.registry import NotApplicable
 from stowplan.scheduling.segments import segments
 from stowplan.scheduling.solve import schedule
@@ -200,6 +211,13 @@ def test_selective_finds_attention_alone() -> None:
     assert inside == set(written)
     with pytest.raises(NotApplicable, match="Softmax"):
         schedule(residual_net(), solver="selective")
+
+
+def test_selective_says_that_it_can_drop_nothing_in_a_recorded_graph_of_pytorch() -> None:
+    graph = read_graph(Path(__file__).resolve().parents[2] / "data" / "graphs" / "bert_base_b1_train.json.gz")
+    assert attention(graph)
+    with pytest.raises(NotApplicable, match="can drop nothing inside it"):
+        schedule(graph, solver="selective")
 
 
 def test_selective_packs_what_may_not_run_again() -> None:

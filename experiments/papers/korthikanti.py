@@ -1,0 +1,52 @@
+"""Korthikanti et al. (MLSys 2023, arXiv 2205.05198): what a rank of a split network keeps, and recomputation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from stowplan.compat import enable_chainer
+
+from .table import Table
+
+enable_chainer()
+
+from ..models.split_block import Parallel, activation_bytes  # noqa: E402 (Chainer is mended first)
+from ..parallel.__main__ import Shape, measure  # noqa: E402
+from ..parallel.recomputation import overheads  # noqa: E402
+
+WAYS: tuple[Parallel, ...] = ("tensor", "sequence", "selective")
+SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=8)
+GPT3 = (2048, 1, 12_288, 96)
+"""Words, batch, width and heads of GPT-3, a layer of which the paper splits over 8 ranks."""
+
+
+def tables(quick: bool) -> Iterator[Table]:
+    """Return what ranks keep, beside the closed forms, and what recomputation costs."""
+    shape = dataclasses.replace(SHAPE, layers=2) if quick else SHAPE
+    rows = []
+    for ranks in (2,) if quick else (2, 4):
+        for way in WAYS:
+            row = measure(way, ranks, shape)
+            rows.append(
+                [way, str(ranks), f"{row['kept']:,}", f"{row['form']:,}", f"{row['kept_over_form']:.4f}"]
+            )
+    yield Table(
+        "A rank of MPI keeps, bytes", ("by", "ranks", "kept", "closed form", "kept / form"), rows, KEPT
+    )
+    forms = {way: activation_bytes(*GPT3, 8, way, item=2) for way in WAYS}
+    rows = [[way, f"{form / 2**20:,.1f}", f"{forms['tensor'] / form:.1f}"] for way, form in forms.items()]
+    yield Table(
+        "A layer of GPT-3 on 8 ranks, by the forms", ("by", "kept, MiB", "less than by tensor"), rows, FORMS
+    )
+    found = overheads(**dataclasses.asdict(shape))
+    rows = [[str(row["recomputation"]), f"{row['peak'] / 2**20:.1f}", f"{row['extra']:.1%}"] for row in found]
+    yield Table("Recomputation on one rank", ("recomputed", "live peak, MiB", "time more"), rows, OVERHEADS)
+
+
+KEPT = (
+    "*Selective* is by sequence, with selective recomputation. The forms are the paper's equations 2 and 4, and "
+    "34 s b h / t, with 4 bytes an element."
+)
+FORMS = "With 2 bytes an element. The paper: about five times."
+OVERHEADS = "Predicted from the seconds of each operator. The paper: selective costs 90 % less than full."
