@@ -96,7 +96,7 @@ class Scheduler:
         Whether values may also be evicted, if that costs less than recomputing them: to a file without a name in
         this folder (True: one for temporary files that is no memory), or, on a device, to the host's pinned memory.
     swap_parameters
-        Whether parameters and the optimizer's state are out of memory, too, in a file as for `swap`, except while an
+        Whether parameters and the optimizer's state are out of memory, too, in a file as for ``swap``, except while an
         operator or an update uses them. On the host, with reference counts that prove that nothing else has the array.
     watch
         False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
@@ -140,7 +140,7 @@ class Scheduler:
     - Without room for what is to be swapped, values stay (``keeps_values``). Steps that cannot be recorded run lean,
       with a warning (``unrecorded``).
     - Swapped parameters are fetched for whoever reads them, and stay where something else refers to their arrays
-      (``keeps_parameters``). A child of a fork cannot read those that are out, and gets a `SwapError`.
+      (``keeps_parameters``). A child of a fork cannot read those that are out, and gets a `.SwapError`.
     - In truncated backpropagation through time, what was cut off is not part of the step.
 
     Examples
