@@ -206,6 +206,8 @@ class Lease:
     event: Any
     memory: Any
 
+def stream_of_thread() -> int: ...
+
 class Segment:
     @property
     def address(self) -> int: ...

@@ -34,6 +34,15 @@ cdef extern from "segments.hpp" namespace "stowplan::allocator" nogil:
         uint64_t patience
 
 
+cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
+    int64_t _stream_of_thread "stowplan::allocator::stream_of_thread"()
+
+
+def stream_of_thread():
+    """Return what stands for the calling thread's own default stream; no other thread ever has it."""
+    return _stream_of_thread()
+
+
 cdef with_reserved(dict counters, int64_t held, int64_t peak):
     """Counters with the bytes that are held of a device, and what no arena and no block has of them."""
     counters["reserved_bytes"], counters["peak_reserved_bytes"] = held, peak

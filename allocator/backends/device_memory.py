@@ -6,10 +6,9 @@ Both say what they hold, so that arenas and what is not planned have one account
 from __future__ import annotations
 
 import gc
-import threading
 from typing import TYPE_CHECKING, Any
 
-from .._core import Segments
+from .._core import Segments, stream_of_thread
 from .device_streams import PER_THREAD, on_device
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class SegmentPool(DeviceMemory):
 
     def _stream(self) -> int:
         stream = int(self._cuda.get_current_stream().ptr)
-        return stream if stream != PER_THREAD else -threading.get_ident()
+        return stream if stream != PER_THREAD else stream_of_thread()
 
     # --------------------------------------------------------------------------------- CuPy's own pool, in the end
 

@@ -121,3 +121,41 @@ def test_the_driver_s_error_is_the_answer() -> None:
     assert (pool.held, pool.free_segments) == (PAGE, 0)
     del block
     assert (pool.held, pool.free_segments) == (PAGE, 1)  # it waits for a request of its size
+
+
+def test_sizes_that_no_device_has_are_refused() -> None:
+    pool, cuda = segments()
+    for size in (1 << 60, (1 << 60) + 1, 1 << 62, (1 << 63) - 1):
+        cuda.fails = lambda name, size: size > 1 << 40
+        assert pool.take(size, 0) == OUT_OF_MEMORY
+    assert (pool.held, pool.unused, cuda.errors) == (0, 0, [])
+
+
+def test_a_free_segment_serves_no_more_than_the_limit_allows() -> None:
+    """Blocks of half a segment and a unit count as such; one of a whole segment as that."""
+    pool, _ = segments()
+    pool.limit = 4 * (PAGE + UNIT)
+    blocks = [take(pool, PAGE + UNIT) for _ in range(4)]
+    del blocks[:]
+    whole = [pool.take(2 * PAGE, 0) for _ in range(3)]
+    assert [isinstance(block, Segment) for block in whole] == [True, True, False]
+
+
+def test_segments_go_back_without_those_that_are_freed_meanwhile() -> None:
+    """A segment that is freed while streams are waited for may have work that the wait does not cover."""
+    meanwhile: list[Segment] = []
+
+    class Streams:
+        def capturing(self) -> bool:
+            meanwhile.clear()
+            return False
+
+    cuda = SimulatedCuda()
+    pool = Segments(0, Streams(), cuda.address)
+    pool.set_page(PAGE)
+    meanwhile.append(take(pool, PAGE))
+    del [take(pool, 3 * PAGE)][:]
+    pool.trim()
+    assert (pool.held, pool.free_segments, cuda.live_bytes) == (PAGE, 1, PAGE)
+    pool.trim()
+    assert (pool.held, cuda.live_bytes, cuda.errors) == (0, 0, [])

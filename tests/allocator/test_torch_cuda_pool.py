@@ -178,6 +178,32 @@ def test_an_arena_makes_room_for_a_request(pool: StreamsTorchCudaPool) -> None:
     assert pool.stats.replayed > before
 
 
+def test_a_share_holds_for_an_arena_that_comes_before_the_first_request() -> None:
+    """As one of a plan that was loaded: what the share is of is asked for then."""
+    pool = StreamsTorchCudaPool(warmup=0, limit="0.0001%")  # of 4 GiB
+    backend = pool._lanes().backend
+    assert not backend.reserve(0, 1 << 20)
+    assert backend.limit == (1 << 32) // 10**6
+
+
+def test_what_no_device_has_is_refused(pool: StreamsTorchCudaPool) -> None:
+    for size in (1 << 62, (1 << 63) - 1):
+        with pytest.raises(MemoryError):
+            Tensor(pool, size)
+    assert pool.stats.live_bytes == 0
+
+
+def test_segments_that_serve_no_more_go_back() -> None:
+    pool = StreamsTorchCudaPool(warmup=0, patience=1)
+    size = 32 * PAGE
+    first = pool.empty(size)
+    del first
+    kept = pool.empty(size)  # of the stream-ordered allocator
+    assert pool.cuda.calls.count("malloc_async") == 1
+    assert pool.cuda.live_bytes == pool.stats.reserved_bytes == size
+    del kept
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -128,13 +128,14 @@ CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
   const bool is_own = block.stream == DevicePool::kPerThread;
   if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr)
     return ask_ordered(block);
-  const Stream own = is_own ? -static_cast<Stream>(profiler::current_thread()) : block.stream;
+  const Stream own = is_own ? stream_of_thread() : block.stream;
   const CudaError error = segments_.take(block.size, for_all || block.of_graph ? kShared : own, block.place);
   block.address = reinterpret_cast<void*>(block.place.address);
   return error;
 }
 
 CudaError CudaMemory::ask_ordered(CudaBlock& block) {
+  segments_.trim();  // they serve no more
   if (!segments_.keep_limit(block.size)) return kCudaOutOfMemory;
   const WhileCapturing allowed(api_);
   const auto size = static_cast<std::size_t>(block.size);
@@ -248,9 +249,9 @@ void CudaMemory::note_arenas(Bytes size) {
 
 Bytes CudaMemory::limit() {
   std::size_t free = 0, total = 0;
-  const double fraction = fraction_;
-  if (fraction > 0 && segments_.limit() == 0 && info(free, total)) {
-    segments_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction * static_cast<double>(total))));
+  if (is_fraction_ && info(free, total)) {
+    is_fraction_ = false;
+    segments_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction_ * static_cast<double>(total))));
   }
   return segments_.limit();
 }

@@ -71,7 +71,7 @@ class CudaMemory {
   // Limits them to a share of the device, which is asked for its size only when it is used: that makes a context.
   void set_fraction(double fraction) {
     fraction_ = fraction;
-    segments_.set_limit(0);
+    is_fraction_ = true;
   }
   // Bytes that the device has; false: CUDA does not say.
   bool info(std::size_t& free, std::size_t& total) const;
@@ -103,8 +103,9 @@ class CudaMemory {
   const int device_;
   Segments segments_{api_, device_, [](void* self) { return static_cast<CudaMemory*>(self)->synchronize() == 0; },
                      this};
-  std::atomic<double> fraction_{0};  // that the limit is yet to be made of
-  std::atomic<Bytes> ordered_{0};    // bytes of live blocks of the stream-ordered allocator
+  std::atomic<double> fraction_{0};
+  std::atomic<bool> is_fraction_{false};  // the limit is yet to be made of it
+  std::atomic<Bytes> ordered_{0};         // bytes of live blocks of the stream-ordered allocator
   std::atomic<Stream> last_served_{-1};
   std::mutex looking_;
   bool looked_ = false;

@@ -78,6 +78,7 @@ Device CudaPool::as_owner() {
   };
   device.room = [](void* owner, bool within_limit) {
     CudaPool& pool = self(owner);
+    pool.memory_.limit();
     return pool.memory_.segments().room(within_limit, pool.lanes()->counters().peak_live_bytes);
   };
   device.note_arenas = [](void* owner, Bytes size) {
@@ -144,6 +145,7 @@ void CudaPool::drop(Token token) {
 
 // The device is asked nothing before it is used: that would make a context there.
 void CudaPool::look_for_virtual_memory() {
+  const Apart apart;  // another thread may wait here
   std::call_once(looked_, [this] {
     const VirtualMemory memory = memory_.api().virtual_memory_of(memory_.device());
     if (memory.page() == 0) return;
@@ -159,6 +161,7 @@ void CudaPool::meet(Stream stream) {
 
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
+  if (size < 0 || size > Segments::kEndless) fail(kCudaOutOfMemory, size, stream);
   if (memory_.is_new(stream)) meet(stream);
   if (graphs_.any_begun()) {
     if (void* address = request_of_graph(size, stream)) return address;

@@ -258,7 +258,11 @@ void DevicePool::note_arenas(bool may_grow) {
     Lock lock(lock_);
     has_chores_ = grows || drops_later_ || !reserves_later_.empty();
   }
-  Device::checked(device_.note_arenas(device_.owner, mapped_bytes()));
+  // Until it is so: another thread may change it meanwhile.
+  for (Bytes noted = -1, now = mapped_bytes(); noted != now; now = mapped_bytes()) {
+    Device::checked(device_.note_arenas(device_.owner, now));
+    noted = now;
+  }
 }
 
 // Bytes that arenas have in virtual memory. Those of others are upstream's, which counts them.

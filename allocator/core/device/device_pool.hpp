@@ -66,7 +66,7 @@ class DevicePool {
   Grant request(Bytes size, Stream stream) {
     if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
     const ThreadId thread = profiler::current_thread();
-    const Stream own = stream == kPerThread ? -static_cast<Stream>(thread) : stream;
+    const Stream own = stream == kPerThread ? stream_of_thread() : stream;
     Grant grant;
     std::vector<HeldPtr> awaited;
     {

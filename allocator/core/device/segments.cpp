@@ -14,8 +14,9 @@ Segments::~Segments() {
 }
 
 CudaError Segments::take(Bytes size, Stream stream, Place& place) {
+  if (size > kEndless) return kCudaOutOfMemory;
   place = {0, (size + kUnit - 1) / kUnit * kUnit, stream, nullptr};
-  if (2 * place.size <= page_) return take_in_page(place);
+  if (place.size <= page_ / 2) return take_in_page(place);
   const Bytes whole = in_pages(place.size);
   const CudaError error = segment({stream, whole}, place.size, place.address);
   const Lock lock(mutex_);
@@ -27,12 +28,13 @@ CudaError Segments::take_in_page(Place& place) {
   if (!keep_limit(place.size)) return kCudaOutOfMemory;
   {
     const Lock lock(mutex_);
-    if (cut(place)) return kCudaSuccess;
+    if (fits(place.size) && cut(place)) return kCudaSuccess;
   }
   std::uintptr_t address = 0;
   const CudaError error = segment({place.stream, page_}, place.size, address);
   const Lock lock(mutex_);
-  const bool has_room = cut(place);  // another thread, or a finalizer, may have made some
+  // Another thread, or a finalizer, may have made some.
+  const bool has_room = (error == kCudaSuccess || fits(place.size)) && cut(place);
   if (error != kCudaSuccess) return has_room ? kCudaSuccess : error;
   if (has_room) {
     keep({place.stream, page_}, address);
@@ -59,16 +61,18 @@ CudaError Segments::segment(Key key, Bytes asked, std::uintptr_t& address) {
   const Bytes size = key.second;
   {
     const Lock lock(mutex_);
-    if (reuse(key, address)) {
+    if (fits(asked - size) && reuse(key, address)) {
       note(size);
       return kCudaSuccess;
     }
     claimed_ += size;
+    claimed_ends_ += size - asked;
   }
   make_room();
-  const CudaError error = keep_limit(asked - size) ? ask_device(size, address) : kCudaOutOfMemory;
+  const CudaError error = keep_limit(0) ? ask_device(size, address) : kCudaOutOfMemory;
   const Lock lock(mutex_);
   claimed_ -= size;
+  claimed_ends_ -= size - asked;
   if (error == kCudaSuccess) {
     ++taken_;
     note(size);
@@ -98,7 +102,8 @@ bool Segments::reuse(Key key, std::uintptr_t& address) {
   return true;
 }
 
-void Segments::give(const Place& place) {
+// A finalizer calls this: where the host has no memory to note a free segment, it stays a live one.
+void Segments::give(const Place& place) noexcept try {
   const Lock lock(mutex_);
   std::uintptr_t address = place.address;
   Bytes size = in_pages(place.size);
@@ -113,36 +118,50 @@ void Segments::give(const Place& place) {
     ends_ -= size - place.size;
   }
   keep({place.stream, size}, address);
+} catch (const std::bad_alloc&) {
 }
 
 // A live segment is free from now on.
 void Segments::keep(Key key, std::uintptr_t address) {
+  free_by_key_[key].push_back(free_.insert(free_.end(), {key, address}));
   live_ -= key.second;
   kept_ += key.second;
-  free_by_key_[key].push_back(free_.insert(free_.end(), {key, address}));
 }
 
-// Gives free segments back to the device until at most `keep` bytes of them are left.
+// Gives free segments back to the device until at most `keep` bytes of them are left. First they are taken out: what
+// joins them later may have work that the wait does not cover.
 void Segments::release(Bytes keep) {
-  const auto too_many = [&] {
-    const Lock lock(mutex_);
-    return kept_ > keep;
-  };
-  if (!too_many() || !may_free_(owner_)) return;
-  std::vector<std::uintptr_t> gone;
+  std::list<Free> gone;
+  Bytes bytes = 0;
   {
     const Lock lock(mutex_);
     while (kept_ > keep && !free_.empty()) {
-      const Free segment = free_.front();
-      const auto at = free_by_key_.find(segment.key);
+      const Key key = free_.front().key;
+      const auto at = free_by_key_.find(key);
       at->second.pop_front();
       if (at->second.empty()) free_by_key_.erase(at);
-      free_.pop_front();
-      kept_ -= segment.key.second;
-      gone.push_back(segment.address);
+      gone.splice(gone.end(), free_, free_.begin());
+      kept_ -= key.second;
+      bytes += key.second;
     }
+    leaving_ += bytes;
   }
-  free_device(gone);
+  if (bytes == 0) return;
+  const bool may_go = may_free_(owner_);
+  if (may_go) {
+    std::vector<std::uintptr_t> addresses;
+    for (const Free& segment : gone) addresses.push_back(segment.address);
+    free_device(addresses);
+  }
+  const Lock lock(mutex_);
+  leaving_ -= bytes;
+  if (may_go) return;
+  kept_ += bytes;
+  for (auto segment = gone.end(); segment != gone.begin();) {
+    --segment;
+    free_by_key_[segment->key].push_front(segment);
+  }
+  free_.splice(free_.begin(), gone);
 }
 
 void Segments::free_device(const std::vector<std::uintptr_t>& addresses) const {
@@ -154,15 +173,15 @@ void Segments::free_device(const std::vector<std::uintptr_t>& addresses) const {
 }
 
 bool Segments::keep_limit(Bytes asked) {
-  const auto over = [&] {
-    const Lock lock(mutex_);
-    return std::pair(sum() - holes_ - ends_ + asked - limit_, kept_);
-  };
   for (int attempt = 0;; ++attempt) {
-    const auto [bytes, kept] = over();
-    if (limit_ == 0 || bytes <= 0) return true;
+    Bytes keep = 0;
+    {
+      const Lock lock(mutex_);
+      if (fits(asked)) return true;
+      keep = std::max(kept_ - over(asked), Bytes{0});
+    }
     if (attempt == 1) return false;
-    release(std::max(kept - bytes, Bytes{0}));
+    release(keep);
   }
 }
 
@@ -170,7 +189,7 @@ void Segments::make_room() {
   Bytes keep = 0;
   {
     const Lock lock(mutex_);
-    keep = std::max(std::max(most_, most_before_) - live_ - arenas_ - claimed_, Bytes{0});
+    keep = std::max(std::max(most_, most_before_) - live_ - arenas_ - claimed_ - leaving_, Bytes{0});
   }
   release(keep);
 }

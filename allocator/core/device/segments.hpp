@@ -64,7 +64,7 @@ class Segments {
   // kCudaOutOfMemory: neither the device nor the limit has room for it; there may be after a trim().
   CudaError take(Bytes size, Stream stream, Place& place);
   // Its stream may still use it; no other.
-  void give(const Place& place);
+  void give(const Place& place) noexcept;
   // Whether `asked` bytes more keep to the limit when what is free has gone back; it does not count what no block has.
   bool keep_limit(Bytes asked);
   // Gives all free segments back to the device.
@@ -110,7 +110,10 @@ class Segments {
   void keep(Key key, std::uintptr_t address);
   void note(Bytes size);
   void note_most();
-  Bytes sum() const { return live_ + kept_ + arenas_ + claimed_ + beside_held_; }
+  Bytes sum() const { return live_ + kept_ + leaving_ + arenas_ + claimed_ + beside_held_; }
+  // By how many bytes `asked` more exceed the limit.
+  Bytes over(Bytes asked) const { return sum() - holes_ - ends_ - claimed_ends_ + asked - limit_; }
+  bool fits(Bytes asked) const { return limit_ == 0 || over(asked) <= 0; }
 
   const CudaApi& api_;
   const int device_;
@@ -124,7 +127,8 @@ class Segments {
   std::list<Free> free_;  // the longest free first
   std::map<Key, std::deque<std::list<Free>::iterator>> free_by_key_;
   Bytes live_ = 0, kept_ = 0, arenas_ = 0;  // bytes: of live and of free segments, and of arenas
-  Bytes claimed_ = 0;                       // of segments that the driver is being asked for
+  Bytes claimed_ = 0, claimed_ends_ = 0;    // of segments that the driver is being asked for, and behind their blocks
+  Bytes leaving_ = 0;                       // of segments that are going back
   Bytes holes_ = 0, ends_ = 0;              // of live segments that belong to no block: see unused()
   Bytes most_ = 0, most_before_ = 0;        // live at a time: in this step, and in the one before it
   Bytes top_ = 0, lost_ = 0;                // the most of blocks and arenas at a time, and what no block had then
