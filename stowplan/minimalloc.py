@@ -60,7 +60,7 @@ SPELLINGS = {
 _REQUIRED = ("id", "lower", "upper", "size")
 _EXPECTED = (
     "expected a header with the columns id (or buffer, buffer_id), lower (or start, begin), "
-    "upper (or end), size"
+    "upper (exclusive; or end, inclusive), size"
 )
 # 24 digits hold every 64-bit integer; int() refuses thousands with an error of its own.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,24}")

@@ -7,6 +7,7 @@ and nothing written.
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -87,6 +88,8 @@ class _Group(click.Group):
 
 
 def _import(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]) -> None:
+    if modules:
+        sys.path.insert(0, "")  # as for `python -m`: a module of this folder
     for module in modules:
         try:
             import_module(module)

@@ -85,7 +85,7 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     assert done.returncode == 3
     assert done.stdout.startswith("['a'] __main__ 1.0")
     said, cost = done.stderr.splitlines()
-    assert "allocations from the pool's heap, no step marked (try --auto-step); peak reserved" in said
+    assert "allocations from the pool's heap, no step marked; peak reserved" in said
     assert re.fullmatch(r"stowplan: [\d.]+ s of CPU time, [\d,]+ page faults", cost)
     figures = json.loads((script.parent / "stats.json").read_text())
     assert figures["exit_status"] == 3

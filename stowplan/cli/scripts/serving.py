@@ -92,7 +92,7 @@ def _counts(counts: dict[str, Any]) -> str:
     from ...units import human_bytes
 
     alone = counts["reasons"].get("heap_only", 0)
-    served = f"{counts['requests']:,} allocations from the pool's heap, no step marked (try --auto-step); "
+    served = f"{counts['requests']:,} allocations from the pool's heap, no step marked; "
     if alone < counts["requests"]:
         served = (
             f"{counts['steps']:,} steps; "
