@@ -54,7 +54,7 @@ PROGRAM = """if True:
             if failing.calls_left() > 0:
                 break
             passed_over = pool.stats.reasons.get("unnoted", 0)
-            assert ("no memory to note" in pool.report()) == (passed_over > 0)
+            assert ("no memory was left to note" in pool.report()) == (passed_over > 0)
             unnoted += passed_over
             steps(24 if way == "found" else 6)
             assert pool.stats.replayed > 0, calls
