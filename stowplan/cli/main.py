@@ -105,7 +105,7 @@ def _import(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]
     multiple=True,
     expose_value=False,
     callback=_import,
-    help="Import a module first, which registers solvers or file formats of yours.",
+    help="Import a module first, from this folder or as Python does: it registers solvers or file formats of yours.",
 )
 def main() -> None:
     """Plan the memory of a step that repeats, and serve it from one arena."""
