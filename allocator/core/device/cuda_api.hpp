@@ -118,7 +118,7 @@ struct CudaApi {
   }
   std::string text_of(CudaError error) const;
   // The device's virtual memory, of which an arena reserves as much as the device has, for itself and for the peers
-  // that can read it: programs copy from one to another. Its page() is 0 where there is none.
+  // that can read it: programs copy from one to another. page() is 0 for a device without it.
   VirtualMemory virtual_memory_of(int device) const;
   // The devices that can read a device's memory, but itself.
   std::vector<int> peers_of(int device) const;

@@ -1,9 +1,9 @@
 // The memory of one CUDA device, as an upstream: what a pool takes from it and gives back.
 //
 // It comes in segments (segments.hpp), which keep the account, and after a second's worth of calls of the driver, from
-// CUDA's stream-ordered allocator, which splits what it has. What goes back to the device waits until all is over that
-// the streams which the pool has served were given. It does not wait for the device, which would destroy the captures
-// of all streams, unless one of its streams has ended and takes no event.
+// CUDA's stream-ordered allocator, which splits its memory. Before memory is freed, the pool waits for the work of the
+// streams that it has served. It does not wait for the whole device, because that would destroy the captures of all
+// streams; it does so only where one of its streams has ended and takes no event.
 //
 // While one of these streams is being captured it may not be given the end of memory from before, and cannot be waited
 // for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the

@@ -6,7 +6,7 @@
 
 namespace stowplan::allocator {
 
-// The process may outlive its device: what the driver says is nobody's to hear.
+// The process may outlive its device, so errors of the driver are ignored here.
 Segments::~Segments() {
   std::vector<std::uintptr_t> gone;
   for (const Free& segment : free_) gone.push_back(segment.address);

@@ -127,12 +127,12 @@ class Segments {
   std::list<Free> free_;  // the longest free first
   std::map<Key, std::deque<std::list<Free>::iterator>> free_by_key_;
   Bytes live_ = 0, kept_ = 0, arenas_ = 0;  // bytes: of live and of free segments, and of arenas
-  Bytes claimed_ = 0, claimed_ends_ = 0;    // of segments that the driver is being asked for, and behind their blocks
+  Bytes claimed_ = 0, claimed_ends_ = 0;    // of segments being allocated, and their unused ends
   Bytes leaving_ = 0;                       // of segments that are going back
   Bytes holes_ = 0, ends_ = 0;              // of live segments that belong to no block: see unused()
   Bytes most_ = 0, most_before_ = 0;        // live at a time: in this step, and in the one before it
   Bytes top_ = 0, lost_ = 0;                // the most of blocks and arenas at a time, and what no block had then
-  Bytes peak_ = 0;                          // held at a time, at the most
+  Bytes peak_ = 0;                          // the peak of sum()
   Bytes beside_held_ = 0, beside_used_ = 0;
 };
 
