@@ -7,7 +7,7 @@
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or about half an hour with QUICK=1; goes on
 #                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
-#   make gpu-check  the first hour on a GPU: what machine this is, then the tests in order, up to the first surprise; into
+#   make gpu-check  the first hour on a GPU: what machine this is, then the tests in order, until one fails; into
 #                   build/gpu-check.txt
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own

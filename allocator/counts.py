@@ -75,7 +75,8 @@ REASONS: dict[str, Reason] = {
     ),
     "mismatch": Reason(
         "the request was not planned, or is larger than planned",
-        "give each kind of step a key, and put what differs each time into `with pool.interrupt():`",
+        "nothing where little differs; give each kind of step a key, and put what varies widely into "
+        "`with pool.interrupt():` (served by upstream, never planned)",
     ),
     "unnoted": Reason(
         "no memory was left to note the request, so its step is not planned",

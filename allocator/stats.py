@@ -148,7 +148,9 @@ class Stats:
     def _others(self) -> list[tuple[str, str, str]]:
         """Return the rows below those of `_served`: a name, a figure, a note."""
         fragmentation = f"fragmentation {self.fragmentation:.2%}" if self.lower_bound else ""
+        unplanned = [("not from the plan", f"{self.guests + self.upstream:,}", "because of")]
         return [
+            *(unplanned if self.reasons else []),
             *((f"  {reason}", f"{count:,}", "") for reason, count in self.reasons.items()),
             ("arena", human_bytes(self.arena_bytes), fragmentation),
             ("live", human_bytes(self.live_bytes), f"at most {human_bytes(self.peak_live_bytes)}"),
@@ -157,7 +159,7 @@ class Stats:
                 human_bytes(self.reserved_bytes),
                 f"at most {human_bytes(self.peak_reserved_bytes)}",
             ),
-            ("plans", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"),
+            ("plans made", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"),
         ]
 
     def __str__(self) -> str:

@@ -176,6 +176,15 @@ def read(path: str | os.PathLike[str]) -> Table:
     return Table(names, lower, upper, size, alignment, hint, gap_columns, offset)
 
 
+def has_last_ticks(path: str | os.PathLike[str]) -> bool:
+    """Whether a file that has been read names the last tick (``end``); a pipe, which is empty by then, does not say."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        header = next(row for row in csv.reader(file) if any(cell.strip() for cell in row))
+    return "end" in (cell.strip() for cell in header)
+
+
 def write(path: str | os.PathLike[str], table: Table) -> None:
     """Write a problem or a solution, atomically.
 

@@ -1,17 +1,4 @@
-"""For all tests: how many examples hypothesis tries; what coverage leaves out; Chainer, and Chainer on CUDA.
-
-A property says what one of its examples costs, by ``@settings(settings.get_profile("cheap"))``:
-
-========  ===================================================  ============
-cheap     some milliseconds                                    300 examples
-usual     tens of milliseconds; where nothing else is said      60
-dear      a tenth of a second                                   15
-dearest   a second, or more                                      4
-========  ===================================================  ============
-
-The environment variable ``STOWPLAN_HYPOTHESIS`` multiplies them: ``quick`` (by 1, the default) and ``new`` (by 1),
-``full`` (by 5), ``thorough`` (by 25). ``quick`` draws the same examples everywhere, the others new ones each time: what
-fails is printed as a decorator that reproduces it. No profile has a deadline, as that would be an assertion about time.
+"""For all tests: what coverage leaves out; Chainer, and Chainer on CUDA.
 
 To trace what tests compute in Python takes as long again, or twice as long. So coverage leaves out properties of what
 is compiled, and comparisons with references (marker ``no_cover``).
@@ -28,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test
+
+from . import hypothesis_profiles  # noqa: F401 (registers them)
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before anything imports NumPy, which reads it then
@@ -37,21 +26,6 @@ COMPILED = ("allocator", "packing", "profiler", "scheduling")
 """Folders of tests whose subject is C++ for the most part."""
 UNTRACED = ("experiments", "golden", "properties")
 """Folders of tests whose subject is not measured, or has tests of its own."""
-EXAMPLES = {"cheap": 300, "usual": 60, "dear": 15, "dearest": 4}
-TIMES = {"quick": 1, "new": 1, "full": 5, "thorough": 25}
-
-_chosen = os.environ.get("STOWPLAN_HYPOTHESIS") or "quick"
-if _chosen not in TIMES:
-    raise pytest.UsageError(f"STOWPLAN_HYPOTHESIS is {_chosen!r}; expected one of: {', '.join(TIMES)}")
-for _cost, _examples in EXAMPLES.items():
-    settings.register_profile(
-        _cost,
-        max_examples=TIMES[_chosen] * _examples,
-        deadline=None,
-        derandomize=_chosen == "quick",
-        print_blob=_chosen != "quick",
-    )
-settings.load_profile("usual")
 
 
 def pytest_configure(config: pytest.Config) -> None:

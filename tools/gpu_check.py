@@ -1,6 +1,6 @@
 """The first hour on a GPU: ``make gpu-check``, or ``python -m tools.gpu_check``.
 
-It says what machine this is, runs the suites in order, the most telling ones first, and stops at the first surprise.
+It says what machine this is, runs the suites in order, the most telling ones first, and stops where one fails.
 What it prints also goes into one file, which tells all that somebody without this machine needs to know.
 """
 
@@ -124,7 +124,7 @@ def say(line: str, out: TextIO) -> None:
 
 
 def check(found: Sequence[Step], out: TextIO) -> int:
-    """Run steps up to the first surprise; return 0 where there is none."""
+    """Run steps until one fails; return 0 where there is none."""
     for number, (title, command, variables) in enumerate(found, 1):
         say(f"\n== {number} of {len(found)}: {title}", out)
         if status := run(command, out, **variables):

@@ -17,6 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from stowplan.errors import PoolError, ProfileError
 
+from .. import hypothesis_profiles  # noqa: F401 (tests/conftest.py need not apply)
 from ..children import end_quietly
 from ..properties.pool_machine import PoolMachine
 from ..properties.pool_program import Backend, Block, FailureError, Planned, PoolProgram

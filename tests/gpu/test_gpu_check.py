@@ -1,4 +1,4 @@
-"""``make gpu-check``: the device's facts, steps up to the first surprise, and one clear line without a device."""
+"""``make gpu-check``: the device's facts, steps until one fails, and one clear line without a device."""
 
 from __future__ import annotations
 

@@ -45,6 +45,13 @@ def test_pack_prints_the_result(problem: Path) -> None:
     assert lines[-1] == "optimal: the blocks alive at tick 2 need 12 bytes"
 
 
+def test_pack_says_that_ends_are_inclusive(problem: Path, tmp_path: Path) -> None:
+    ends = tmp_path / "ends.csv"
+    ends.write_text(problem.read_text().replace("upper", "end", 1))
+    assert "column 'end': the last tick of each lifetime, inclusive" in stowplan("pack", ends).output
+    assert "inclusive" not in stowplan("pack", problem).output
+
+
 def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
     done = python("-m", "stowplan", "pack", problem, "--json", "--solver", "best_fit")
     figures = json.loads(done.stdout)

@@ -95,7 +95,7 @@ def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
         type=solver,
         default="auto",
         show_default=True,
-        help="A solver's name; auto takes the best.",
+        help="A solver's name; auto takes the best. For one of your own see stowplan --import.",
     )
 
 

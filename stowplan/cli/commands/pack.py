@@ -16,6 +16,7 @@ from ...errors import (
     MissingDependencyError,
     UnsupportedConstraintError,
 )
+from ...minimalloc import has_last_ticks
 from ...units import counted, human_bytes
 from . import _look
 from ._options import Bytes, OutputFile, Picture, solver_option, threads_option, time_limit_option
@@ -66,10 +67,11 @@ def pack(
 ) -> Answer:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
 
-    Its columns, in any order, are id, lower, upper (exclusive) and size; alignment, gaps and offset (a fixed position)
-    are optional. With --graph (a file that stowplan order reads), two tensors share memory only where data and the
-    order of each stream ensure that all uses of one are over when the other begins, at any speed of the streams. Ctrl-C
-    ends the search and keeps the best placement. Exit status 1 if no placement within the capacity is found.
+    Its columns, in any order, are id, lower, upper (exclusive; or end, the last tick) and size; alignment, gaps and
+    offset (a fixed position) are optional. With --graph (a file that stowplan order reads), two tensors share memory
+    only where data and the order of each stream ensure that all uses of one are over when the other begins, at any
+    speed of the streams. Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the
+    capacity is found.
     """
     from ... import packing
 
@@ -98,17 +100,19 @@ def pack(
         figures["apart"] = len(blocks.apart)
     return Answer(
         {**figures, "solvers": solvers} if compare else figures,
-        _parts(source, blocks, placement, solvers),
+        _parts(source, blocks, placement, solvers, inclusive=graph is None and has_last_ticks(source)),
         bad=placement.status == "unknown",
         why=f"no placement within {options['capacity']} bytes was found; one may exist",
     )
 
 
 def _parts(
-    source: Path, blocks: Problem, placement: Placement, solvers: list[dict[str, Any]]
+    source: Path, blocks: Problem, placement: Placement, solvers: list[dict[str, Any]], inclusive: bool
 ) -> Iterator[object]:
     apart = f", {counted(len(blocks.apart), 'pair')} kept apart" if len(blocks.apart) else ""
     yield f"{source}: {counted(len(blocks), 'block')}{apart}, solver {placement.solver}, {placement.seconds:.3f} s"
+    if inclusive:
+        yield "column 'end': the last tick of each lifetime, inclusive; name it 'upper' if it is the first tick after"
     yield ""
     if solvers:
         yield from (_solvers_table(solvers), "")
