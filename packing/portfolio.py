@@ -28,7 +28,7 @@ from .solvers.heuristics import pairs_alive_together
 MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000
 LEAST_FOR_REPAIR = 2_000
-# Pairs of pieces alive together: about 0.1 s for each greedy solver, and 100 MB for `exact`.
+# Pairs of pieces alive together: 100 MB for `exact`.
 MOST_PAIRS = 2_000_000
 # About 0.4 s for each run of `peak_outward`: one on problems that are not of its kind.
 MOST_FOR_OUTWARD = 40_000_000
@@ -39,8 +39,6 @@ HASTE = 16
 NEAR = 0.005
 # `exact` gets this share of the time left after all this, before `search`.
 EXACT_SHARE = 0.3
-
-GREEDY = ("greedy_by_size", "greedy_by_breadth", "greedy_in_order")
 
 
 class Member(NamedTuple):
@@ -78,13 +76,8 @@ MEMBERS = (
         "at the bound, or close, for most large problems",
     ),
     Member(
-        GREEDY,
-        f"up to {MOST_PAIRS:,} pairs alive together",
-        "each wins somewhere; slow where many are alive",
-    ),
-    Member(
         ("exact",),
-        f"the same; components of up to {MOST_FOR_EXACT:,} blocks",
+        f"up to {MOST_PAIRS:,} pairs alive together; components of up to {MOST_FOR_EXACT:,} blocks",
         "closes hard problems, and proves it",
     ),
     Member(("search",), "what is left of a time limit", "improves what exact cannot close"),
@@ -121,8 +114,6 @@ def steps(
     pairs = pairs_alive_together(problem)
     if pairs <= MOST_FOR_OUTWARD:
         constructive.insert(1, "peak_outward")
-    if pairs <= MOST_PAIRS:
-        constructive += GREEDY
     if apart >= n and pairs <= MOST_FOR_CONFLICTS:
         constructive = ["by_conflicts"]
     for name in constructive:

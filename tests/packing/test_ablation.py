@@ -1,0 +1,48 @@
+"""Each member of ``auto`` wins somewhere; one that wins nothing is to go (docs/decisions/dropped.rst has those that did).
+
+The cheap ones meet the bound, so that no other has to run; without one of the others a problem of its kind takes a
+larger arena. ``search`` wants seconds: ``docs/results/packing.md`` has what it gains.
+"""
+
+import pytest
+
+from experiments.packing.generate import generate
+from stowplan.packing import pack, portfolio
+
+from .problems import data, random_problem
+from .solvers.test_by_conflicts import forbidden_pairs
+
+FIRST = {
+    "best_fit": lambda: data("mobilenet_v2"),
+    "best_fit_orders": lambda: data("idealloc/G_1.csv"),
+}
+"""Problems of which these meet the bound."""
+BETTER = {
+    "by_conflicts": lambda: forbidden_pairs(2000, 50_000)[0],
+    "peak_outward": lambda: random_problem(3),
+    "window_repair": lambda: generate(3000, 100),
+    "exact": lambda: data("minimalloc/K.1048576.csv"),
+}
+"""Problems that take a larger arena without these."""
+
+
+def test_every_member_is_here():
+    named = {name for member in portfolio.MEMBERS for name in member.solvers}
+    assert named == {*FIRST, *BETTER, "search"}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_it_meets_the_bound_before_the_others(name):
+    placement = pack(FIRST[name]())
+    assert (placement.solver, placement.status) == (name, "optimal")
+
+
+@pytest.mark.parametrize("name", BETTER)
+def test_without_it_the_arena_is_larger(name, monkeypatch):
+    problem = BETTER[name]()
+    with_all = pack(problem).peak
+    every = portfolio.steps
+    monkeypatch.setattr(
+        portfolio, "steps", lambda *given: (step for step in every(*given) if step[0] != name)
+    )
+    assert pack(problem).peak > with_all
