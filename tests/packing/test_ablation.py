@@ -1,4 +1,4 @@
-"""Each member of ``auto`` wins somewhere; one that wins nothing is to go (docs/decisions/dropped.rst has those that did).
+"""Each member of ``auto`` wins somewhere. One that wins nothing has to go (some did: docs/decisions/dropped.rst).
 
 The cheap ones meet the bound, so that no other has to run; without one of the others a problem of its kind takes a
 larger arena. ``search`` wants seconds: ``docs/results/packing.md`` has what it gains.
