@@ -74,10 +74,6 @@ cdef class CallSites:
             self.users[id(code)] = self.is_user_code(code)
         return self.users[id(code)]
 
-    def ask(self):
-        """Return the number of the stack that calls this, -1 if it has no site."""
-        return self.here(self.asking)
-
     @property
     def asker(self):
         return None if self.asking < 0 else self.askers[self.asking]

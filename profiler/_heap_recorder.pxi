@@ -143,8 +143,3 @@ cdef class HeapRecorder(StepWatch):
             with nogil:  # the watcher that is being told may wait for the GIL
                 WatchedHeap.leave()
         self.watches = False
-
-    @property
-    def requests(self):
-        """All requests so far, in steps or not."""
-        return self.blocks.requests()

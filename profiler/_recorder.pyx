@@ -9,7 +9,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.unordered_map cimport unordered_map
-from libcpp.utility cimport pair
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -57,34 +56,31 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
 
     cdef cppclass PassiveService:
         void set_who_asks(who_asks_function, void*)
-        cbool begin_step(uintptr_t) except +
-        RecordedStep end_step() except +
-        void log_all(uintptr_t) except +
-        size_t segments()
-        RecordedStep segment(size_t) except +
-        const vector[Asked]& asked()
-        ProgramCounts program(uint64_t)
-        vector[Holding] at_peak() except +
+        cbool begin_step(SpinLock&, uintptr_t) except +
+        RecordedStep end_step(SpinLock&) except +
+        void log_all(SpinLock&, uintptr_t) except +
+        size_t segments(SpinLock&)
+        RecordedStep segment(SpinLock&, size_t) except +
+        vector[Asked] asked(SpinLock&) except +
+        ProgramCounts program(SpinLock&, uint64_t)
+        vector[Holding] at_peak(SpinLock&) except +
 
     cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
         PassiveService& service()
 
     cdef cppclass SpinLock:
-        void lock()
-        void unlock()
+        pass
 
     uintptr_t current_thread()
 
 
 cdef extern from "told_blocks.hpp" namespace "stowplan::profiler" nogil:
     cdef cppclass ToldBlocks:
-        ToldBlocks(size_t) except +
         ToldBlocks(size_t, cbool) except +
         void allocated(uintptr_t, int64_t, int64_t) except +
         void freed(uintptr_t)
         uintptr_t thread()
-        uint64_t requests()
         SpinLock& lock()
         PassiveService& service()
 
@@ -114,8 +110,6 @@ cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
         uint32_t first()
         uint32_t second()
         uint32_t anchors()
-        @staticmethod
-        vector[pair[const char*, int64_t]] constants() except +
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
@@ -174,78 +168,37 @@ cdef class StepWatch:
 
     def begin_step(self):
         """Start a step in this thread; False if one is running."""
-        self.lock.lock()
-        try:
-            return self.service.begin_step(self.thread())
-        finally:
-            self.lock.unlock()
+        return self.service.begin_step(self.lock[0], self.thread())
 
     def end_step(self):
         """Return (log, complete, sites, alive, signature)."""
-        cdef RecordedStep step
-        self.lock.lock()
-        try:
-            step = self.service.end_step()
-        finally:
-            self.lock.unlock()
-        return _recorded(step)
+        return _recorded(self.service.end_step(self.lock[0]))
 
     def log_all(self):
         """Log this thread's requests, from now until the first begin_step."""
-        self.lock.lock()
-        try:
-            self.service.log_all(self.thread())
-        finally:
-            self.lock.unlock()
+        self.service.log_all(self.lock[0], self.thread())
 
     def segments(self):
         """Return the segments of the log that are kept: of each, what end_step returns, and the requests before it."""
         cdef RecordedStep segment
-        cdef size_t number
-        cdef size_t kept = 1
         segments = []
-        number = 0
-        while number < kept:  # one after the other: an array may be asked for under the recorder
-            self.lock.lock()
-            try:
-                kept = self.service.segments()
-                segment = self.service.segment(number)
-            finally:
-                self.lock.unlock()
+        while len(segments) < self.service.segments(self.lock[0]):  # an array may be asked for under the recorder
+            segment = self.service.segment(self.lock[0], len(segments))
             segments.append((_recorded(segment), segment.start))
-            number += 1
         return segments
 
     def asked(self):
         """Return requests and bytes that each call site has asked for in the log, int64 (n, 2); -1 is the first."""
-        cdef vector[Asked] asked
-        self.lock.lock()
-        try:
-            asked = self.service.asked()
-        finally:
-            self.lock.unlock()
-        cdef size_t i
-        table = np.zeros((asked.size(), 2), dtype=np.int64)
-        for i in range(asked.size()):
-            table[i] = asked[i].requests, asked[i].bytes
-        return table
+        cdef vector[Asked] asked = self.service.asked(self.lock[0])
+        return np.array([(row.requests, row.bytes) for row in asked], dtype=np.int64).reshape(-1, 2)
 
     def program(self, uint64_t signature):
         """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""
-        self.lock.lock()
-        try:
-            return self.service.program(signature)
-        finally:
-            self.lock.unlock()
+        return self.service.program(self.lock[0], signature)
 
     def at_peak(self):
         """Return (call site or None, blocks, bytes) of the program's fullest moment, the most bytes first."""
-        cdef vector[Holding] held
-        self.lock.lock()
-        try:
-            held = self.service.at_peak()
-        finally:
-            self.lock.unlock()
+        cdef vector[Holding] held = self.service.at_peak(self.lock[0])
         names = [None, *([None] * (held.size() - 1) if self.sites is None else self.sites.sites)]
         found = {}
         for site in range(held.size()):
@@ -277,7 +230,7 @@ cdef class ToldRecorder(StepWatch):
     cdef ToldBlocks* blocks
 
     def __cinit__(self, size_t small=0, CallSites sites=None):
-        self.blocks = new ToldBlocks(small)
+        self.blocks = new ToldBlocks(small, False)
         self.service, self.lock = &self.blocks.service(), &self.blocks.lock()
         self.ask_for(sites)
 
@@ -295,26 +248,22 @@ cdef class ToldRecorder(StepWatch):
         """
         self.blocks.freed(mem_ptr)
 
-    @property
-    def requests(self):
-        """All requests so far, in steps or not."""
-        return self.blocks.requests()
-
 
 include "_heap_recorder.pxi"
 
 
 cdef tuple _recorded(const RecordedStep& step):
-    log = np.empty(step.log.size(), dtype=EVENT_DTYPE)
-    if step.log.size():
-        memcpy(cnp.PyArray_DATA(log), step.log.data(), step.log.size() * EVENT_DTYPE.itemsize)
-    sites = np.empty(step.sites.size(), dtype=np.int32)
-    if step.sites.size():
-        memcpy(cnp.PyArray_DATA(sites), step.sites.data(), step.sites.size() * sizeof(int32_t))
-    alive = np.empty(step.alive.size(), dtype=np.int64)
-    if step.alive.size():
-        memcpy(cnp.PyArray_DATA(alive), step.alive.data(), step.alive.size() * sizeof(int64_t))
+    log = _array(step.log.data(), step.log.size(), EVENT_DTYPE)
+    sites = _array(step.sites.data(), step.sites.size(), np.int32)
+    alive = _array(step.alive.data(), step.alive.size(), np.int64)
     return log, step.complete, sites, alive, step.signature
+
+
+cdef object _array(const void* data, size_t count, object dtype):
+    array = np.empty(count, dtype=dtype)
+    if count:
+        memcpy(cnp.PyArray_DATA(array), data, array.nbytes)
+    return array
 
 
 CUES = (None, "begins", "found", "lost")
@@ -324,14 +273,6 @@ cdef class StepFinder:
     """Finds the step in a sequence of requests; see profiler/core/step_finder.hpp."""
 
     cdef CStepFinder finder
-
-    @staticmethod
-    def constants():
-        """Return the constants of the search by name."""
-        found = {}
-        for name, value in CStepFinder.constants():
-            found.setdefault(name.decode(), []).append(value)
-        return {name: tuple(values) if name == "grams" else values[0] for name, values in found.items()}
 
     def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
         """Add a request, with the bytes alive before it; return None, "begins", "found" or "lost".

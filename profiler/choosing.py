@@ -8,11 +8,12 @@ import numpy as np
 
 from ._recorder import CallSites, StepWatch
 from .candidates import Measured, StepCandidate, chosen, chosen_of_found, measure
+from .events import IntArray
 from .found_steps import found_steps
 from .loops import line_of
 from .passes import LoopNode, loops_of
 from .program import Program
-from .program_log import IntArray, ProgramLog
+from .program_log import ProgramLog
 from .recorded import profile_of
 from .steps import MOST_TURNS
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
 
 # Mirrors `Event` in profiler/core/step_recorder.hpp.
 EVENT_DTYPE = np.dtype(

@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ._recorder import CallSites
-from .events import ALLOCATE
+from .events import ALLOCATE, IntArray
 from .loops import Loop, is_call, loops_at
-from .program_log import UNKNOWN, IntArray, ProgramLog
+from .program_log import UNKNOWN, ProgramLog
 
 Stack = tuple[tuple[CodeType, int], ...]
 """Code and place of each frame, the outermost first: `CallSites.frames`."""
@@ -248,7 +248,8 @@ def _new_from(
     again = np.zeros(n, dtype=np.bool_)
     again[1:] = stack[1:] == stack[:-1]
     calls = np.array([not level.stack or is_call(*level.stack[-1]) for level in levels])
-    doubtful = again & (calls[stack] | ~log.frees_before) & _is_of_one_call(stack, again)
+    nothing_freed = np.diff(log.position, prepend=-1) == 1  # since the request before
+    doubtful = again & (calls[stack] | nothing_freed) & _is_of_one_call(stack, again)
     passed[doubtful] = False
     new[doubtful] = 1 << 30
     for gap in log.gaps:

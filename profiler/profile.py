@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, ProfileError
+from .events import IntArray
 from .program import Program
-
-IntArray = npt.NDArray[np.int64]
 
 ESCAPED = -1
 UNKNOWN_NS = -1

@@ -5,7 +5,7 @@
     requests     0 1 2 3 | 4 5 6 7 | ...  ...| 80 81 82 83 |       segments, as the recorder cut them; of a long program
     number         0 1 2 3 4 5 6 7             8  9 10 11          some are missing, and `gaps` has the 8
 
-A part of it is made into the `StepLog` of a step, with the steps before it that its frees belong to.
+A part of it is made into the log of a step, with the steps before it that its frees belong to.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .events import ALLOCATE, EVENT_DTYPE, FREE
+from .events import ALLOCATE, EVENT_DTYPE, FREE, IntArray
 from .recorded import Recorded
-from .steps import MOST_TURNS, StepLog
-
-IntArray = npt.NDArray[np.int64]
+from .steps import MOST_TURNS
 
 UNKNOWN = -1
 
@@ -120,12 +118,6 @@ class ProgramLog:
         return name
 
     @cached_property
-    def frees_before(self) -> npt.NDArray[np.bool_]:
-        """Whether a block was freed between a request and the one before it, bool (n,)."""
-        gap = np.diff(self.position, prepend=-1)
-        return gap > 1
-
-    @cached_property
     def live_before(self) -> IntArray:
         """The bytes alive before each request, of blocks that were requested in the log, int64 (n,)."""
         size = self.size[self.events["request"].astype(np.int64)]
@@ -164,9 +156,9 @@ class ProgramLog:
             hashed: npt.NDArray[np.uint64] = (total[ends] - total[starts]) * up[starts] ^ length
             return hashed
 
-    def step(self, starts: Sequence[int], end: int) -> StepLog:
-        """Return the log of the step from the last of some starts to an end, after steps at the other starts."""
-        begin = starts[-1]
+    def recorded(self, starts: Sequence[int], end: int) -> Recorded:
+        """Return the step from the last of some starts to an end, after steps at the other starts."""
+        begin, part = starts[-1], slice(starts[-1], end)
         last = len(self.events) if end >= len(self) else int(self.position[end])
         events = self.events[int(self.position[begin]) : last].copy()
         request = events["request"].astype(np.int64)
@@ -177,11 +169,4 @@ class ProgramLog:
         age = np.where(is_free, len(edges) - 1 - which, 0)
         events["kind"] = np.where(is_free, FREE + age, ALLOCATE)
         events["request"] = np.where(kept, request - edges[which], 0).astype(np.uint32)
-        return StepLog(events[kept])
-
-    def recorded(self, starts: Sequence[int], end: int) -> Recorded:
-        """Return `step`, with the call sites and the most alive of its requests."""
-        part = slice(starts[-1], end)
-        return Recorded(
-            self.step(starts, end).events, True, self.site[part].astype(np.int32), self.alive[part], 0
-        )
+        return Recorded(events[kept], True, self.site[part].astype(np.int32), self.alive[part], 0)

@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from .events import IntArray
 
 
 def match_sequences(n: int, m: int, same: Callable[[int, int], bool], most: int) -> IntArray | None:

@@ -21,10 +21,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from .events import ALLOCATE, FREE, FREE_PREVIOUS
+from .events import ALLOCATE, FREE, FREE_PREVIOUS, IntArray
 from .profile import ESCAPED, UNKNOWN_NS, Profile
-
-IntArray = npt.NDArray[np.int64]
 
 MOST_TURNS = 8
 """Steps that one plan may cover."""

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <mutex>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -132,46 +133,53 @@ class PassiveService {
 
   void set_who_asks(WhoAsks who_asks, void* whom) { std::tie(who_asks_, whom_) = std::pair(who_asks, whom); }
 
+  // What follows takes the lock that guards all the others.
+
   // False where a step is running already. Where the program was logged, the log is dropped.
-  bool begin_step(ThreadId thread) {
-    if (is_logging_) {
-      is_logging_ = false;
-      take_step();
-      segments_.clear();
-      asked_.clear();
-    }
-    if (recorder_.in_step()) return false;
-    owner_ = thread;
-    recorder_.begin_step();
-    return true;
+  bool begin_step(SpinLock& lock, ThreadId thread) {
+    const std::lock_guard<SpinLock> guard(lock);
+    return begin(thread);
   }
 
   // Precondition: a marked step is running.
-  RecordedStep end_step() {
+  RecordedStep end_step(SpinLock& lock) {
+    const std::lock_guard<SpinLock> guard(lock);
     RecordedStep step = take_step();
     count_step(step);
     return step;
   }
 
   // Logs this thread's requests. Precondition: no step is running.
-  void log_all(ThreadId thread) {
-    begin_step(thread);
+  void log_all(SpinLock& lock, ThreadId thread) {
+    const std::lock_guard<SpinLock> guard(lock);
+    begin(thread);
     is_logging_ = true;
     start_ = 0;
   }
   // How many segments are kept, the running one among them; and one of them, in order. O(requests) of it.
-  std::size_t segments() const { return segments_.size() + 1; }
-  RecordedStep segment(std::size_t number) const {
+  std::size_t segments(SpinLock& lock) const {
+    const std::lock_guard<SpinLock> guard(lock);
+    return segments_.size() + 1;
+  }
+  RecordedStep segment(SpinLock& lock, std::size_t number) const {
+    const std::lock_guard<SpinLock> guard(lock);
     return number < segments_.size() ? segments_[number] : running_step();
   }
   // What each call site asked for while the program was logged: kNoSite first, then site 0.
-  const std::vector<Asked>& asked() const { return asked_; }
+  std::vector<Asked> asked(SpinLock& lock) const {
+    const std::lock_guard<SpinLock> guard(lock);
+    return asked_;
+  }
 
   // What each call site held when the program had the most alive; see PeakHolders::at_peak.
-  std::vector<PeakHolders::Holding> at_peak() { return holders_.at_peak(); }
+  std::vector<PeakHolders::Holding> at_peak(SpinLock& lock) {
+    const std::lock_guard<SpinLock> guard(lock);
+    return holders_.at_peak();
+  }
 
   // Counts so far, with the repeats of a step.
-  ProgramCounts program(std::uint64_t signature) const {
+  ProgramCounts program(SpinLock& lock, std::uint64_t signature) const {
+    const std::lock_guard<SpinLock> guard(lock);
     ProgramCounts counts = counts_;
     const auto known = repeats_.find(signature);
     if (known != repeats_.end()) counts.repeats = known->second;
@@ -193,6 +201,19 @@ class PassiveService {
     std::uint64_t x = (signature ^ static_cast<std::uint64_t>(size)) * 0x9E3779B97F4A7C15u;
     x = (x ^ (x >> 29) ^ static_cast<std::uint64_t>(stream)) * 0xD6E8FEB86659FD93u;
     return x ^ (x >> 32);
+  }
+
+  bool begin(ThreadId thread) {
+    if (is_logging_) {
+      is_logging_ = false;
+      take_step();
+      segments_.clear();
+      asked_.clear();
+    }
+    if (recorder_.in_step()) return false;
+    owner_ = thread;
+    recorder_.begin_step();
+    return true;
   }
 
   void count_step(const RecordedStep& step) {

@@ -71,26 +71,6 @@ class StepFinder {
   Number second() const { return second_; }
   Number anchors() const { return anchors_; }  // that there have been, each of another step
 
-  // For the reference of the tests: "grams" stands once for each length.
-  static std::vector<std::pair<const char*, std::int64_t>> constants() {
-    return {{"grams", Grams::kLengths[0]},
-            {"grams", Grams::kLengths[1]},
-            {"tolerance", ValleySearch::kTolerance},
-            {"irregular", ValleySearch::kIrregular},
-            {"share", ValleySearch::kShare},
-            {"flat", ValleySearch::kFlat},
-            {"level", kLevel},
-            {"high", kHigh},
-            {"doubt", kDoubt},
-            {"short", kShort},
-            {"longest", kLongest},
-            {"adrift", kAdrift},
-            {"notable", EnclosingSteps::kNotable},
-            {"marks", EnclosingSteps::kMarks},
-            {"enclosing", EnclosingSteps::kLongest},
-            {"votes", EnclosingSteps::kVotes}};
-  }
-
   void forget() {
     const Number anchors = anchors_;
     *this = StepFinder();

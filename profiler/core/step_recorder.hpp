@@ -64,13 +64,19 @@ class StepRecorder {
 
   // Ends the step; frees until the next step's begin open the next log. Returns the step's log.
   std::vector<Event> end_step() {
-    std::vector<Event> log = expand();
+    std::vector<Event> step = log();
     drop_step();
-    return log;
+    return step;
   }
 
   // Of the running step, so far.
-  std::vector<Event> log() const { return expand(); }
+  std::vector<Event> log() const {
+    std::vector<Event> log = events();
+    for (Event& event : log) {
+      if (event.kind < EventKind::free_previous) event.request = number_from(0, event.request, refused_);
+    }
+    return log;
+  }
 
   // As end_step(), for a step whose log is not wanted.
   void drop_step() {
@@ -212,14 +218,6 @@ class StepRecorder {
   static std::uint32_t number_from(std::uint32_t first, std::uint32_t request, const Numbers& refused) {
     const auto at = [&](std::uint32_t number) { return std::lower_bound(refused.begin(), refused.end(), number); };
     return request - first - static_cast<std::uint32_t>(at(request) - at(first));
-  }
-
-  std::vector<Event> expand() const {
-    std::vector<Event> log = events();
-    for (Event& event : log) {
-      if (event.kind < EventKind::free_previous) event.request = number_from(0, event.request, refused_);
-    }
-    return log;
   }
 
   // The log, its requests numbered as they came.

@@ -23,7 +23,7 @@ class ToldBlocks {
  public:
   // Requests below `small` bytes are left out. `all_threads`: a step is one of all threads, in the order of their
   // requests.
-  explicit ToldBlocks(std::size_t small, bool all_threads = false)
+  ToldBlocks(std::size_t small, bool all_threads)
       : small_(static_cast<Bytes>(small)), all_threads_(all_threads), service_(Upstream{}) {}
 
   void allocated(std::uintptr_t address, Bytes size, Stream stream) {
@@ -31,7 +31,6 @@ class ToldBlocks {
     std::lock_guard<SpinLock> lock(lock_);
     release(address);
     if (size < small_) return;
-    ++requests_;
     const BlockId id = service_.request(size, stream, thread()).id;
     if (address == 0 && size > 0) return service_.cancel(id);
     service_.adopt(id, address);
@@ -48,7 +47,6 @@ class ToldBlocks {
   }
 
   ThreadId thread() const { return all_threads_ ? 0 : current_thread(); }  // whose steps the caller's requests lie in
-  std::uint64_t requests() const { return requests_; }                     // so far, in steps or not
   SpinLock& lock() { return lock_; }
   PassiveService& service() { return service_; }
 
@@ -64,7 +62,6 @@ class ToldBlocks {
   SpinLock lock_;
   PassiveService service_;
   AddressMap by_address_;
-  std::uint64_t requests_ = 0;
 };
 
 }  // namespace stowplan::profiler

@@ -18,7 +18,8 @@ import numpy as np
 
 from ...archive import what_it_is
 from ...errors import FormatError
-from ..profile import IntArray, Profile
+from ..events import IntArray
+from ..profile import Profile
 from .registry import HEAD, Format, register, registered
 
 __all__ = ["Format", "detect", "format_of", "needs_offsets", "read", "register", "registered", "write"]

@@ -25,13 +25,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...files import atomic_write
+from ..events import IntArray
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
 from .registry import Format, register
-
-IntArray = npt.NDArray[np.int64]
 
 _PID = 1
 
@@ -61,40 +59,19 @@ def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> 
 
 
 def _events(profile: Profile, offsets: IntArray) -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "process_name", "pid": _PID, "tid": 0, "args": {"name": "blocks"}}
+    def event(kind: str, name: str, args: dict[str, Any], track: int = 0, **more: Any) -> dict[str, Any]:
+        return {"ph": kind, "name": name, "pid": _PID, "tid": track, "args": args, **more}
+
+    yield event("M", "process_name", {"name": "blocks"})
     for block, start, end, track in _slices(profile):
-        yield {
-            "ph": "X",
-            "name": _name(profile, block),
-            "cat": "block",
-            "pid": _PID,
-            "tid": track + 1,
-            "ts": start,
-            "dur": end - start,
-            "args": _arguments(profile, offsets, block),
-        }
+        name, args = _name(profile, block), _arguments(profile, offsets, block)
+        yield event("X", name, args, track + 1, cat="block", ts=start, dur=end - start)
     live = profile.live_bytes()
     change = np.flatnonzero(np.diff(live, prepend=-1))
     for tick, count in zip(change.tolist(), live[change].tolist(), strict=True):
-        yield {
-            "ph": "C",
-            "name": "planned bytes",
-            "pid": _PID,
-            "tid": 0,
-            "ts": tick,
-            "args": {"bytes": count},
-        }
+        yield event("C", "planned bytes", {"bytes": count}, ts=tick)
     if len(live):
-        peak = {"bytes": int(live.max())}
-        yield {
-            "ph": "i",
-            "name": "planned peak",
-            "pid": _PID,
-            "tid": 0,
-            "ts": int(live.argmax()),
-            "s": "g",
-            "args": peak,
-        }
+        yield event("i", "planned peak", {"bytes": int(live.max())}, ts=int(live.argmax()), s="g")
 
 
 def _slices(profile: Profile) -> Iterator[tuple[int, int, int, int]]:

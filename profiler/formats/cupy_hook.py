@@ -71,17 +71,17 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         hook = event.get("hook")
         if hook not in _HOOKS:
             raise log.refusal(f"the hook {reprlib.repr(hook)}; expected {', '.join(_HOOKS)}")
-        found = _integer(log, event, "device_id")
+        found = log.integer(event, "device_id")
         if only is None:
             only = found
         if found != only:
             if device is None:
                 raise log.refusal(f"events of the devices {only} and {found}; expected one, or a choice")
             continue
-        address, rounded = _integer(log, event, "mem_ptr"), _integer(log, event, "mem_size")
-        ns = _integer(log, event, "time_ns") if "time_ns" in event else UNKNOWN_NS
+        address, rounded = log.integer(event, "mem_ptr"), log.integer(event, "mem_size")
+        ns = log.integer(event, "time_ns") if "time_ns" in event else UNKNOWN_NS
         if hook == "malloc":
-            size = _integer(log, event, "size")
+            size = log.integer(event, "size")
             site = event.get("site")
             if site is not None and not isinstance(site, str):
                 raise log.refusal("the site is not text; expected file:line function")
@@ -105,13 +105,6 @@ def _parse(log: EventLog, line: str) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise log.refusal("not an object; expected an event of a memory hook")
     return event
-
-
-def _integer(log: EventLog, event: dict[str, Any], name: str) -> int:
-    value = event.get(name)
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise log.refusal(f"{name} is {reprlib.repr(value)}; expected an integer, 0 or more, of 64 bits")
-    return value
 
 
 register(

@@ -18,6 +18,9 @@ Time and memory are linear in the number of events.
 from __future__ import annotations
 
 import os
+import reprlib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +79,19 @@ class EventLog:
         if self._entry is None:
             return FormatError(self._path, message, self.at)
         return FormatError(self._path, f"{self._entry.format(self.at)}: {message}")
+
+    def integer(self, entry: Mapping[str, Any], name: str, default: int | None = None) -> int:
+        """Return a field of an entry, which must be an integer, 0 or more, of 64 bits.
+
+        Raises
+        ------
+        FormatError
+            It is none.
+        """
+        value = entry.get(name, default)
+        if type(value) is not int or not 0 <= value <= _LARGEST:
+            raise self.refusal(f"{name} is {reprlib.repr(value)}; expected an integer, 0 or more, of 64 bits")
+        return value
 
     def allocate(
         self, address: int, size: int, stream: int = 0, ns: int = UNKNOWN_NS, site: str | None = None

@@ -14,7 +14,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..profile import IntArray, Profile
+from ..events import IntArray
+from ..profile import Profile
 
 Path = str | os.PathLike[str]
 Reader = Callable[[Path, int | None], Profile]

@@ -40,22 +40,20 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import reprlib
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FormatError
 from ...files import atomic_write
+from ..events import IntArray
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
 from ..program import Program
 from .event_log import EventLog
 from .registry import Format, register
 from .safe_pickle import UnsafePickleError, loads
 
-IntArray = npt.NDArray[np.int64]
 Frame = dict[str, Any]
 
 LIBRARY = "PyTorch on CUDA"
@@ -106,10 +104,10 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         if not isinstance(action, str):
             raise log.refusal("no action; expected an entry of a trace")
         if action in _RESERVES:
-            reserved.add(_RESERVES[action] * _integer(log, entry, "size"))
+            reserved.add(_RESERVES[action] * log.integer(entry, "size"))
         if action not in ("alloc", "free_completed", "free"):
             continue
-        address, size = _integer(log, entry, "addr"), _integer(log, entry, "size")
+        address, size = log.integer(entry, "addr"), log.integer(entry, "size")
         if not size:
             continue
         time = entry.get("time_us")
@@ -122,7 +120,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
         frames = entry.get("frames")
         if id(frames) not in sites:
             sites[id(frames)] = _site(frames)
-        log.allocate(address, size, _integer(log, entry, "stream"), ns, sites[id(frames)])
+        log.allocate(address, size, log.integer(entry, "stream", 0), ns, sites[id(frames)])
     profile = log.profile()
     at_the_end = _at_the_end(snapshot.get("segments"), device)
     if at_the_end is None:
@@ -216,13 +214,6 @@ def _at_the_end(segments: Any, device: int) -> tuple[int, int] | None:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
     return reserved, alive
-
-
-def _integer(log: EventLog, entry: dict[str, Any], name: str) -> int:
-    value = entry.get(name, 0 if name == "stream" else None)
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise log.refusal(f"{name} is {reprlib.repr(value)}; expected an integer, 0 or more, of 64 bits")
-    return value
 
 
 def _site(frames: Any) -> str | None:

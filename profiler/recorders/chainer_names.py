@@ -17,7 +17,6 @@ The hooks keep no array alive, so profiles are the same as without them. This mo
 from __future__ import annotations
 
 import weakref
-from contextlib import ExitStack
 from itertools import takewhile
 from typing import Any
 
@@ -26,7 +25,7 @@ import chainer
 from .._recorder import CallSites
 
 
-class ChainerNames:
+class ChainerNames(chainer.FunctionHook):  # type: ignore[misc]
     """While entered, add Chainer's links and functions to the call sites of this thread.
 
     Parameters
@@ -36,19 +35,21 @@ class ChainerNames:
     """
 
     def __init__(self, sites: CallSites) -> None:
+        self.name = f"stowplan {id(self)}"
         self._sites = sites
+        self._hook = _Links(self)
         self._links: list[tuple[int, str]] = []  # those that run, outermost first: id(), path
         self._link_of: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # by function
         self._goes_back = False
-        self._entered = ExitStack()
 
     def __enter__(self) -> ChainerNames:
-        self._entered.enter_context(_Functions(self))
-        self._entered.enter_context(_Links(self))
+        super().__enter__()
+        self._hook.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._entered.close()
+        self._hook.__exit__(*error)
+        super().__exit__(*error)
         self._sites.asker = None
 
     # ---------------------------------------------------------------------------------------------- what Chainer tells
@@ -69,7 +70,7 @@ class ChainerNames:
             self._links.pop()
         self._back_to_link()
 
-    def forward_begins(self, function: Any) -> None:
+    def forward_preprocess(self, function: Any, in_data: Any) -> None:
         """Note that a function is called."""
         if self._goes_back:
             return
@@ -78,17 +79,17 @@ class ChainerNames:
             self._link_of[function] = path
         self._ask(path, function, "forward")
 
-    def forward_ends(self) -> None:
+    def forward_postprocess(self, function: Any, in_data: Any) -> None:
         """Note that a function has returned."""
         if not self._goes_back:
             self._back_to_link()
 
-    def backward_begins(self, function: Any) -> None:
+    def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         """Note that a function's backward is called."""
         self._goes_back = True
         self._ask(self._link_of.get(function, ""), function, "backward")
 
-    def backward_ends(self) -> None:
+    def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
         """Note that a function's backward has returned."""
         self._goes_back = False
         self._back_to_link()
@@ -100,24 +101,6 @@ class ChainerNames:
 
     def _back_to_link(self) -> None:
         self._sites.asker = self._links[-1][1] or None if self._links else None
-
-
-class _Functions(chainer.FunctionHook):  # type: ignore[misc]
-    def __init__(self, names: ChainerNames) -> None:
-        self.name = f"stowplan {id(names)}"
-        self._names = names
-
-    def forward_preprocess(self, function: Any, in_data: Any) -> None:
-        self._names.forward_begins(function)
-
-    def forward_postprocess(self, function: Any, in_data: Any) -> None:
-        self._names.forward_ends()
-
-    def backward_preprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        self._names.backward_begins(function)
-
-    def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        self._names.backward_ends()
 
 
 class _Links(chainer.LinkHook):  # type: ignore[misc]

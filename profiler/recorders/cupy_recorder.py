@@ -89,11 +89,6 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         super().__exit__(*error)
         self._exit()
 
-    @property
-    def requests(self) -> int:
-        """Requests seen so far, in steps or not."""
-        return self._told.requests
-
     def malloc_postprocess(self, *, device_id: int, size: int, mem_ptr: int, **_: Any) -> None:
         """Note a block that a pool has handed out."""
         if self._device is None or device_id == self._device:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from types import TracebackType
 from typing import ClassVar
 
 import numpy as np
@@ -66,15 +66,29 @@ class Recorder:
             self._entered.close()
             self._entered = None
 
-    def step(self) -> RecordedStep:
-        """Return a context manager around one step.
+    @property
+    def requests(self) -> int:
+        """Requests seen so far, in steps or not."""
+        return self._watch.program(0)["requests"]
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Return a context manager around one step. An exception passes through, and its step is not recorded.
 
         Raises
         ------
         PoolError
             On entry, if a step is running already.
         """
-        return RecordedStep(self)
+        self._auto_step = False
+        if not self._watch.begin_step():
+            raise PoolError("a step is running already")
+        is_whole = False
+        try:
+            yield
+            is_whole = True
+        finally:
+            self._end(is_whole)
 
     def profile(self) -> Profile:
         """Return the profile of the last step that the following one repeated.
@@ -114,21 +128,18 @@ class Recorder:
         What is still alive at the end counts as freed there.
         """
         with self._unwatched():
-            return self._whole()
-
-    def _whole(self) -> Profile:
-        program = self.program()
-        if self._auto_step:
-            log = ProgramLog.of_segments(self._watch.segments())
-            begin = log.gaps[-1] if log.gaps else 0
-            self._last = log.recorded([begin], len(log)) if len(log) else None
-        if self._last is None:
-            none = np.empty(0, dtype=np.int64)
-            return Profile(none, none, none, program=program)
-        profile = profile_step(StepLog(self._last.events), StepLog(self._last.events[:0]))
-        end = np.where(profile.wrapped, profile.period, profile.end)
-        profile = noted(replace(profile, end=end), self._last.site, self._last.alive, self._names())
-        return replace(profile, program=program)
+            program = self.program()
+            if self._auto_step:
+                log = ProgramLog.of_segments(self._watch.segments())
+                begin = log.gaps[-1] if log.gaps else 0
+                self._last = log.recorded([begin], len(log)) if len(log) else None
+            if self._last is None:
+                none = np.empty(0, dtype=np.int64)
+                return Profile(none, none, none, program=program)
+            profile = profile_step(StepLog(self._last.events), StepLog(self._last.events[:0]))
+            end = np.where(profile.wrapped, profile.period, profile.end)
+            profile = noted(replace(profile, end=end), self._last.site, self._last.alive, self._names())
+            return replace(profile, program=program)
 
     def program(self, signature: int = 0) -> Program:
         """Return the counts of the program so far, its repeats those of the step with a signature."""
@@ -139,17 +150,14 @@ class Recorder:
             library=self.library, small=self._small, threads=self._threads, holders=holders, **counts
         )
 
-    def _begin(self) -> None:
-        self._auto_step = False
-        if not self._watch.begin_step():
-            raise PoolError("a step is running already")
-
-    def _end(self, failed: bool) -> None:
+    def _end(self, is_whole: bool) -> None:
         with self._unwatched():
             before, step = self._last, self._end_step()
-            self._last = step if step.complete and not failed else None
+            self._last = step if step.complete and is_whole else None
             if before is not None and self._last is not None and before.signature == step.signature:
-                self._profile, self._signature = self._profile_of(before, step), step.signature
+                profile, turns = profile_of(before, step, self._names())
+                program = replace(self.program(step.signature), turns=turns)
+                self._profile, self._signature = replace(profile, program=program), step.signature
 
     def _unwatched(self) -> AbstractContextManager[None]:
         """Return a context in which the recorder's own arrays are made: they are none of the program's."""
@@ -159,24 +167,5 @@ class Recorder:
         """End the marked step and return it."""
         return Recorded(*self._watch.end_step())
 
-    def _profile_of(self, step: Recorded, following: Recorded) -> Profile:
-        profile, turns = profile_of(step, following, self._names())
-        return replace(profile, program=replace(self.program(step.signature), turns=turns))
-
     def _names(self) -> list[str]:
         return [] if self._sites is None else self._sites.sites
-
-
-class RecordedStep:
-    """Begin a step on entry, end it on exit. An exception passes through, and its step is not recorded."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    def __enter__(self) -> None:
-        self._recorder._begin()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._recorder._end(failed=kind is not None)

@@ -92,11 +92,6 @@ class TorchRecorder(Recorder):
         self._heap.leave()
         self._exit()
 
-    @property
-    def requests(self) -> int:
-        """Requests seen so far, in steps or not."""
-        return self._heap.requests
-
 
 @functools.cache
 def _forget_in_children() -> None:

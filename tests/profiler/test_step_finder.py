@@ -13,7 +13,7 @@ from stowplan.profiler._recorder import StepFinder
 
 from .reference import step_finder as reference
 
-CONSTANTS = reference.Constants(**StepFinder.constants())
+CONSTANTS = reference.Constants()
 
 Script = list[tuple[int, int]]
 """The bytes of each request, and before how many requests from it the block is freed."""
@@ -39,6 +39,16 @@ def beginnings(script: Iterable[tuple[int, int]]) -> list[int]:
     return [number for number, (size, live) in enumerate(run(script)) if finder.observe(size, 0, live)]
 
 
+def require_equal(script: Iterable[tuple[int, int]], hints: dict[int, bool]) -> None:
+    """Check a finder against its reference at each request of a program, some with a hint."""
+    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
+    for number, (size, live) in enumerate(run(script)):
+        cue = expected.observe(size, 0, live, hints.get(number))
+        assert finder.observe(size, 0, live, hints.get(number)) == cue
+        if cue == "found":
+            assert finder.periods == expected.periods
+
+
 @given(
     prefix=scripts,
     script=scripts,
@@ -49,15 +59,10 @@ def beginnings(script: Iterable[tuple[int, int]]) -> list[int]:
 def test_equals_its_reference(
     prefix: Script, script: Script, other: Script, noise: dict[int, tuple[int, int]], hints: dict[int, bool]
 ) -> None:
-    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
     program = list(chain(prefix, islice(cycle(script), 60), islice(cycle(other), 60), prefix))
     for number, request in noise.items():
         program.insert(number, request)
-    for number, (size, live) in enumerate(run(program)):
-        cue = expected.observe(size, 0, live, hints.get(number))
-        assert finder.observe(size, 0, live, hints.get(number)) == cue
-        if cue == "found":
-            assert finder.periods == expected.periods
+    require_equal(program, hints)
 
 
 @given(
@@ -199,11 +204,7 @@ def test_a_step_of_several_loops_is_found_though_each_of_them_is(words: int) -> 
 )
 @settings(max_examples=20)
 def test_loops_in_turn_equal_the_reference(words: list[int], layers: int, hints: dict[int, bool]) -> None:
-    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
-    steps = chain.from_iterable(islice(cycle([in_turn(n, layers=layers) for n in words]), 7))
-    for number, (size, live) in enumerate(run(steps)):
-        cue = expected.observe(size, 0, live, hints.get(number))
-        assert finder.observe(size, 0, live, hints.get(number)) == cue
+    require_equal(chain.from_iterable(islice(cycle([in_turn(n, layers=layers) for n in words]), 7)), hints)
 
 
 def test_an_enclosing_loop_that_holds_little_is_not() -> None:
@@ -219,12 +220,7 @@ def test_an_enclosing_loop_that_holds_little_is_not() -> None:
     hints=st.dictionaries(st.integers(0, 400), st.booleans(), max_size=4),
 )
 def test_loops_in_loops_equal_the_reference(inner: list[int], held: int, hints: dict[int, bool]) -> None:
-    finder, expected = StepFinder(), reference.StepFinder(CONSTANTS)
-    for number, (size, live) in enumerate(
-        run(chain.from_iterable(islice(cycle([nested(i, held=held) for i in inner]), 16)))
-    ):
-        cue = expected.observe(size, 0, live, hints.get(number))
-        assert finder.observe(size, 0, live, hints.get(number)) == cue
+    require_equal(chain.from_iterable(islice(cycle([nested(i, held=held) for i in inner]), 16)), hints)
 
 
 def test_too_long_a_step_is_given_up() -> None:

@@ -67,15 +67,10 @@ def snapshot() -> dict[str, Any]:
             {**block, "address": ARENA + 512, "size": 2096640, "state": "inactive", "frames": []},
         ],
     }
-    settings = {
-        "PYTORCH_CUDA_ALLOC_CONF": "",
-        "garbage_collection_threshold": 0.0,
-        "expandable_segments": False,
-    }
     return {
         "segments": [segment],
         "device_traces": [[], trace],
-        "allocator_settings": settings,
+        "allocator_settings": {"expandable_segments": False},
         "external_annotations": [],
     }
 

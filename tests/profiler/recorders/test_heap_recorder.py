@@ -14,6 +14,8 @@ from stowplan.profiler import _recorder
 from stowplan.profiler._recorder import CallSites, HeapRecorder
 from stowplan.profiler.events import ALLOCATE
 
+from ...running import in_threads
+
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
 UNKNOWN = 2**64 - 1
 
@@ -66,18 +68,13 @@ def recorder(sites: CallSites) -> Iterator[HeapRecorder]:
     recorder.leave()
 
 
-def in_thread(*calls: object) -> None:
-    thread = threading.Thread(target=lambda: [call() for call in calls])  # type: ignore[operator]
-    thread.start()
-    thread.join()
-
-
 def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
     before = malloc(5000)
     assert recorder.begin_step()
     one = malloc(1000)
     other: list[int] = []
-    in_thread(lambda: other.append(malloc(2000)), lambda: free(one))
+    in_threads(lambda: other.append(malloc(2000)))
+    in_threads(lambda: free(one))
     small = malloc(99)
     cleared = int(HEAP.calloc(None, 30, 100))
     assert ctypes.string_at(cleared, 3000) == bytes(3000)
@@ -88,9 +85,12 @@ def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
     log = recorder.end_step()[0]
     signed = np.where(log["kind"] == ALLOCATE, log["size"], -1)
     assert signed.tolist() == [1000, 2000, -1, 3000, -1, 4000, -1]
-    assert recorder.requests == 5
     program = recorder.program(0)
-    assert (program["other_requests"], program["bytes"]) == (0, 5000 + 1000 + 2000 + 3000 + 4000)
+    assert (program["requests"], program["other_requests"], program["bytes"]) == (
+        5,
+        0,
+        5000 + 1000 + 2000 + 3000 + 4000,
+    )
     assert moved % 16 == 0
     assert one % 64 == other[0] % 64 == cleared % 64 == 0
     free(moved)
@@ -99,7 +99,7 @@ def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
 def test_what_cannot_be_had_is_not_recorded(recorder: HeapRecorder) -> None:
     assert HEAP.malloc(None, 2**62) is None
     assert HEAP.calloc(None, 2**40, 2**40) is None
-    assert recorder.requests == 0
+    assert recorder.program(0)["requests"] == 0
 
 
 def test_one_recorder_watches_and_blocks_outlive_it(recorder: HeapRecorder) -> None:
@@ -133,10 +133,10 @@ def test_a_recorder_may_go_while_threads_ask() -> None:
         while seen < 1000:
             recorder = HeapRecorder(0, CallSites(lambda code: True))
             assert recorder.watch()
-            before = recorder.requests
-            while recorder.requests < before + 20:
+            before = recorder.program(0)["requests"]
+            while recorder.program(0)["requests"] < before + 20:
                 pass
-            seen += recorder.requests
+            seen += recorder.program(0)["requests"]
             del recorder
     finally:
         stop.set()
@@ -151,7 +151,7 @@ def test_requests_have_the_site_with_which_the_operator_began(
     recorder.begin_step()
     OPERATORS.begins(None, b"aten::conv2d")
     blocks = [malloc(1000)]
-    in_thread(lambda: blocks.append(malloc(2000)))  # computes for the operator
+    in_threads(lambda: blocks.append(malloc(2000)))  # computes for the operator
     OPERATORS.ends()
     OPERATORS.begins(b"AddmmBackward0", b"aten::mm")
     blocks.append(malloc(3000))
@@ -187,13 +187,13 @@ def test_where_several_operators_run_other_threads_have_no_site(
     thread = threading.Thread(target=operate)
     thread.start()
     began.wait()
-    in_thread(lambda: free(malloc(3000)))
+    in_threads(lambda: free(malloc(3000)))
     free(malloc(1000))
     stop.set()
     thread.join()
-    in_thread(lambda: free(malloc(3000)))
+    in_threads(lambda: free(malloc(3000)))
     OPERATORS.ends()
-    in_thread(lambda: free(malloc(3000)))
+    in_threads(lambda: free(malloc(3000)))
     log, _, numbers, _, _ = recorder.end_step()
     asked = log["size"][log["kind"] == ALLOCATE].tolist()
     names = [sites.sites[number].rpartition(" > ")[2] if number >= 0 else None for number in numbers]
@@ -213,10 +213,10 @@ def test_nobody_watches_in_a_forked_child(recorder: HeapRecorder) -> None:
         if child == 0:
             _recorder.forget_watcher()
             free(malloc(1000))
-            os._exit(0 if recorder.requests == 0 else 1)
+            os._exit(0 if recorder.program(0)["requests"] == 0 else 1)
     finally:
         OPERATORS.ends()
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     free(malloc(1000))
-    assert recorder.requests == 1
+    assert recorder.program(0)["requests"] == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 
@@ -19,20 +18,6 @@ from ...running import in_threads
 SMALL = 1033
 SIDE = 400  # arrays of 1.28 MB: what Python itself allocates in a step is far less than 1 % of the peak
 Program = Callable[[], Iterator[Callable[[], object]]]
-
-
-def waves() -> Iterator[Callable[[], object]]:
-    """Three levels that rotate."""
-    levels = [np.zeros((SIDE, SIDE)) for _ in range(3)]
-    levels[1][5, 5] = 1.0
-
-    def step() -> None:
-        old, now, _ = levels
-        laplacian = np.roll(now, 1, 0) + np.roll(now, -1, 0) - 2 * now
-        levels[:] = [now, 2 * now - old + 0.1 * laplacian, old]
-
-    for _ in range(12):
-        yield step
 
 
 def network() -> Iterator[Callable[[], object]]:
@@ -61,20 +46,6 @@ def network() -> Iterator[Callable[[], object]]:
         yield step
 
 
-def means() -> Iterator[Callable[[], object]]:
-    """k-means, each step of which makes its centres anew."""
-    points = np.random.default_rng(1).normal(size=(SIDE * 20, 20))
-    centres = [points[:16].copy()]
-
-    def step() -> None:
-        distance = ((points[:, None, :] - centres[0][None]) ** 2).sum(axis=2)
-        chosen = (distance.argmin(axis=1)[:, None] == np.arange(16)).astype(float)
-        centres[0] = chosen.T @ points / np.maximum(chosen.sum(axis=0), 1)[:, None]
-
-    for _ in range(8):
-        yield step
-
-
 def frames() -> Iterator[Callable[[], object]]:
     """Frames of three sizes in turn; no step repeats the one before."""
 
@@ -86,32 +57,6 @@ def frames() -> Iterator[Callable[[], object]]:
     for number in range(24):
         side = (300, 500, 400)[number % 3]
         yield lambda side=side: step(side)
-
-
-def tiles() -> Iterator[Callable[[], object]]:
-    """Tiles of an image, in the threads of a pool; the main thread puts them together."""
-    image = np.ones((SIDE * 2, SIDE))
-
-    def filtered(tile: np.ndarray) -> np.ndarray:
-        return np.sqrt(tile * 2 + 1)
-
-    def step() -> None:
-        with ThreadPoolExecutor(1) as threads:
-            np.concatenate(list(threads.map(filtered, np.split(image, 4))))
-
-    for _ in range(6):
-        yield step
-
-
-def history() -> Iterator[Callable[[], object]]:
-    """Each step keeps its result, beside what was there before."""
-    field, kept = np.ones((SIDE, SIDE)), []
-
-    def step() -> None:
-        kept.append((field * 0.5 + 1)[::2].copy())
-
-    for _ in range(12):
-        yield step
 
 
 def _planned_size() -> int:
@@ -141,20 +86,10 @@ def _traced(program: Program, recorder: NumpyRecorder, *, marked: bool) -> tuple
     return (peaks[-1] if marked else max(peaks[-3:])), max(peaks)
 
 
-@pytest.mark.parametrize("program", [waves, network, means, history, tiles])
-def test_the_live_peak_of_marked_steps_is_tracemalloc_s(program: Program) -> None:
-    recorder = NumpyRecorder(small=SMALL, threads=program is tiles)
-    step, ever = _traced(program, recorder, marked=True)
-    profile = recorder.profile()
-    assert profile.live_peak == pytest.approx(step, rel=0.01)
-    assert profile.program is not None
-    assert profile.program.live_peak == pytest.approx(ever, rel=0.01)
-
-
-@pytest.mark.parametrize("program", [waves, network, means, frames])
-def test_the_live_peak_of_found_steps_is_tracemalloc_s(program: Program) -> None:
-    recorder = NumpyRecorder(small=SMALL, auto_step=True)
-    step, ever = _traced(program, recorder, marked=False)
+@pytest.mark.parametrize(("program", "marked"), [(network, True), (network, False), (frames, False)])
+def test_the_live_peak_of_a_step_is_tracemalloc_s(program: Program, marked: bool) -> None:
+    recorder = NumpyRecorder(small=SMALL, auto_step=not marked)
+    step, ever = _traced(program, recorder, marked=marked)
     profile = recorder.profile()
     assert profile.live_peak == pytest.approx(step, rel=0.01)
     assert profile.program is not None

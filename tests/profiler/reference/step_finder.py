@@ -12,23 +12,23 @@ Symbol = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Constants:
-    """Those of profiler/core: see grams.hpp, valley_search.hpp, enclosing_steps.hpp and step_finder.hpp."""
+    """Those of profiler/core/grams.hpp, valley_search.hpp, enclosing_steps.hpp and step_finder.hpp, by other names."""
 
-    grams: tuple[int, ...]
-    tolerance: int
-    irregular: int
-    share: int
-    flat: int
-    level: int
-    high: int
-    doubt: int
-    short: int
-    longest: int
-    adrift: int
-    notable: int
-    marks: int
-    enclosing: int
-    votes: int
+    grams: tuple[int, ...] = (4, 32)
+    tolerance: int = 64
+    irregular: int = 4
+    share: int = 8
+    flat: int = 4
+    level: int = 8
+    high: int = 4
+    doubt: int = 2
+    short: int = 64
+    longest: int = 1 << 19
+    adrift: int = 2
+    notable: int = 25
+    marks: int = 8
+    enclosing: int = 1 << 15
+    votes: int = 64
 
 
 @dataclass
