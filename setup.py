@@ -112,15 +112,10 @@ EXTENSIONS = [
         f"{PACKING}/greedy/*.cpp",
         f"{PACKING}/first_conflict.cpp",
     ),
-    extension("packing._exact", f"{PACKING}/exact/*.cpp"),
-    # Window repair starts from best fit; search, from both and greedy.
     extension(
         "packing._search",
         f"{PACKING}/instance.cpp",
-        *(
-            f"{PACKING}/{solver}/*.cpp"
-            for solver in ("best_fit", "by_conflicts", "greedy", "window_repair", "search")
-        ),
+        *(f"{PACKING}/{solver}/*.cpp" for solver in ("by_conflicts", "exact", "search", "window_repair")),
     ),
     extension("profiler._recorder"),
     extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp"),

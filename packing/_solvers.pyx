@@ -6,8 +6,8 @@ from libcpp.pair cimport pair
 
 import numpy as np
 
-include "_problem.pxi"
 include "_anytime.pxi"
+include "_problem.pxi"
 
 
 cdef extern from "packing/core/best_fit/best_fit.hpp" nogil:
@@ -43,13 +43,15 @@ def best_fit(problem, order):
 def greedy(problem, order, fixed=None, time_limit=None):
     cdef Columns columns = Columns(problem, fixed)
     cdef Column ranks = ranks_of(problem, order)
-    cdef Listener listener = Listener(time_limit, 0, 0, 1, None, None)
+    cdef Listener listener = Listener(None, time_limit)
     cdef bint finished = True
     offsets = np.zeros(len(problem), dtype=np.int64)
     cdef int64_t[::1] out = offsets
     if len(problem):
         with nogil:
             finished = c_greedy(columns.view, &ranks[0], listener.control, &out[0])
+    if listener.interrupted():
+        raise KeyboardInterrupt
     return offsets if finished else None
 
 

@@ -54,6 +54,10 @@ class PackingOptions:
     incumbent: IntArray | None = None
     report: Callable[[int], bool] | None = None
 
+    def heard(self, peak: int, seconds: float) -> bool:
+        """Pass on what a compiled solver tells; whether it goes on."""
+        return self.report is None or self.report(peak)
+
 
 class Answer(NamedTuple):
     """Offsets, and the greatest lower bound that the solver has proved for the problem it was given.

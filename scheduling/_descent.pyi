@@ -8,12 +8,6 @@ import numpy.typing as npt
 from .graph import IntArray, StepGraph
 from .schedule import Rates
 
-class Cancel:
-    """A flag that any thread may set while a solver runs: it then stops with the best schedule so far."""
-
-    def set(self) -> None: ...
-    def is_set(self) -> bool: ...
-
 def descend(
     graph: StepGraph,
     order: IntArray,
@@ -31,10 +25,9 @@ def descend(
     seed: int = 0,
     coarse: bool = False,
     time_limit: float | None = None,
-    cancel: Cancel | None = None,
-    progress: Callable[[int, float], None] | None = None,
-) -> tuple[IntArray, IntArray, list[list[int]], int]:
-    """Improve a valid schedule; return its order (n,), ways (m,) and drops, and how many evaluations that took.
+    progress: Callable[[int, float], object] | None = None,
+) -> tuple[IntArray, IntArray, list[list[int]], int, bool]:
+    """Improve a valid schedule; return its order (n,), ways (m,), drops, evaluations, and whether Ctrl-C came.
 
     ``ways``: for each value that has a storage a bit for each `Way` that it may take, and 16 if it may be dropped after
     any use, (m,); 0 for the others.

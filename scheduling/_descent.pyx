@@ -36,9 +36,9 @@ cdef vector[vector[int32_t]] rows_of(rows):
 
 
 def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), before=(), after=(), movable=(), effort=0,
-            seed=0, coarse=False, time_limit=None, Cancel cancel=None, progress=None):
+            seed=0, coarse=False, time_limit=None, progress=None):
     cdef Columns columns = Columns(graph)
-    cdef Listener listener = Listener(time_limit, effort, seed, 1, cancel, progress)
+    cdef Listener listener = Listener(progress, time_limit, effort, seed)
     cdef Rates speed
     cdef Task task
     cdef int64_t evaluations = 0
@@ -59,5 +59,5 @@ def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), be
     if columns.view.n and columns.view.m:
         with nogil:
             evaluations = c_descend(columns.view, speed, task, listener.control, &out_order[0], &out_way[0])
-    listener.raise_again()
-    return found_order, found_way[graph.storage], list(task.drops), evaluations
+    interrupted = listener.interrupted()
+    return found_order, found_way[graph.storage], list(task.drops), evaluations, interrupted

@@ -15,7 +15,9 @@ struct Control {
   std::int64_t effort = 0;  // work at most, in units of the solver; with equal efforts, equal results; 0: the default
   std::uint64_t seed = 0;
   int threads = 1;
-  const std::atomic<bool>* cancel = nullptr;  // set from any thread: stop with the best so far
+  Bytes target = 0;  // a peak that is good enough: no solver that places blocks looks for less
+  // Called several times a second, by any thread: where it returns false, the solver stops with the best so far.
+  bool (*goes_on)(void* context) = nullptr;
   // At every improvement, one thread at a time. Seconds since the call; of a schedule, those that it adds to a step.
   void (*progress)(void* context, Bytes peak, double seconds) = nullptr;
   void* context = nullptr;
@@ -27,17 +29,27 @@ class Stopwatch {
 
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(); }
   bool expired() const {
-    return (control_.cancel != nullptr && control_.cancel->load(std::memory_order_relaxed)) ||
-           seconds() >= control_.time_limit;
+    const double now = seconds();
+    if (control_.goes_on != nullptr && now >= next_look_) {
+      next_look_ = now + kPatience;
+      if (!control_.goes_on(control_.context)) stopped_ = true;
+    }
+    return stopped_ || now >= control_.time_limit;
   }
   void report(Bytes peak) const { report(peak, seconds()); }
   void report(Bytes peak, double seconds) const {
-    if (control_.progress != nullptr) control_.progress(control_.context, peak, seconds);
+    if (control_.progress == nullptr) return;
+    control_.progress(control_.context, peak, seconds);
+    next_look_ = 0;  // the caller may have had enough
   }
 
  private:
+  static constexpr double kPatience = 0.05;  // seconds
+
   const Control& control_;
   std::chrono::steady_clock::time_point began_;
+  mutable std::atomic<double> next_look_{0};
+  mutable std::atomic<bool> stopped_{false};
 };
 
 }  // namespace stowplan::packing

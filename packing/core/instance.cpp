@@ -118,6 +118,21 @@ void add_obstacles(const Problem& p, std::size_t row, Bytes offset, Tick start, 
   }
 }
 
+Instance around_others(const Problem& p, const Bytes* offset, Bytes& top) {
+  std::vector<std::int32_t> free;
+  std::vector<Obstacle> obstacles;
+  top = 0;
+  for (std::size_t i = 0; i < p.n; ++i) {
+    if (is_plain(p, i)) {
+      free.push_back(static_cast<std::int32_t>(i));
+    } else {
+      add_obstacles(p, i, offset[i], std::numeric_limits<Tick>::min(), std::numeric_limits<Tick>::max(), obstacles);
+      top = std::max(top, offset[i] + p.size[i]);
+    }
+  }
+  return make_instance(p, free, obstacles);
+}
+
 std::vector<Bytes> crowding(const Instance& in) {
   std::size_t leaves = 1;
   while (leaves < static_cast<std::size_t>(in.columns)) leaves *= 2;
@@ -140,16 +155,9 @@ std::vector<Bytes> crowding(const Instance& in) {
   return out;
 }
 
-Bytes live_peak(const Problem& p) {
-  std::vector<std::pair<Tick, Bytes>> edges;
-  edges.reserve(2 * static_cast<std::size_t>(p.first_piece[p.n]));
-  for (std::int64_t k = 0; k < p.first_piece[p.n]; ++k) {
-    edges.emplace_back(p.piece_start[k], p.piece_upper[k] - p.piece_lower[k]);
-    edges.emplace_back(p.piece_end[k], p.piece_lower[k] - p.piece_upper[k]);
-  }
-  std::sort(edges.begin(), edges.end());
-  Bytes live = 0, peak = 0;
-  for (const auto& edge : edges) peak = std::max(peak, live += edge.second);
+Bytes peak_of(const Problem& p, const Bytes* offset) {
+  Bytes peak = 0;
+  for (std::size_t i = 0; i < p.n; ++i) peak = std::max(peak, offset[i] + p.size[i]);
   return peak;
 }
 

@@ -64,10 +64,13 @@ bool is_plain(const Problem& problem, std::size_t row);
 void add_obstacles(const Problem& problem, std::size_t row, Bytes offset, Tick start, Tick end,
                    std::vector<Obstacle>& obstacles);
 
+// The plain blocks of a problem around all others, which stay where `offset` has them. `top`: where the highest of
+// these ends.
+Instance around_others(const Problem& problem, const Bytes* offset, Bytes& top);
+
 // For each free block the largest sum of sizes, obstacles included, in one of its columns.
 std::vector<Bytes> crowding(const Instance& instance);
 
-// The lower bound: maximum over time of the sum of the sizes alive.
-Bytes live_peak(const Problem& problem);
+Bytes peak_of(const Problem& problem, const Bytes* offset);
 
 }  // namespace stowplan::packing

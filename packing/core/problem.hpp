@@ -40,6 +40,8 @@ struct Problem {
   const Bytes* piece_upper = nullptr;
 };
 
-inline Bytes align_up(Bytes x, Bytes alignment) { return (x + alignment - 1) / alignment * alignment; }
+inline Bytes align_up(Bytes x, Bytes alignment) {
+  return alignment == 1 ? x : (x + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace stowplan::packing

@@ -13,7 +13,6 @@ follow from it. Memory is O(pairs), so there is no answer above `MOST_PAIRS`.
 from __future__ import annotations
 
 from .. import _search
-from ..interruptible import interruptible, reporter
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
 from .heuristics import pairs_alive_together
@@ -27,14 +26,4 @@ def by_conflicts(problem: Problem, options: PackingOptions) -> Answer:
     """Place by falling conflict weight, what sticks out first the next time; one thread, deterministic."""
     if pairs_alive_together(problem) > MOST_PAIRS:
         return Answer(None, 0)
-    offsets, interrupted = interruptible(
-        lambda cancel: _search.by_conflicts(
-            problem,
-            time_limit=options.time_limit,
-            effort=options.effort or 0,
-            cancel=cancel,
-            progress=reporter(options, cancel),
-        ),
-        _search.Cancel(),
-    )
-    return Answer(offsets, 0, interrupted)
+    return _search.by_conflicts(problem, options)

@@ -12,8 +12,10 @@ blocks are ever stored.
 
 from __future__ import annotations
 
-from .. import _search
-from ..interruptible import interruptible, reporter
+import numpy as np
+
+from .. import _search, _solvers
+from ..orders import by_lifetime
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
 
@@ -25,15 +27,7 @@ def window_repair(problem: Problem, options: PackingOptions) -> Answer:
     Without a time limit the effort is fixed, and the result depends on the seed alone. With one, there is no answer
     where the first start is not done by then.
     """
-    offsets, interrupted = interruptible(
-        lambda cancel: _search.window_repair(
-            problem,
-            time_limit=options.time_limit,
-            effort=options.effort or 0,
-            seed=options.seed,
-            cancel=cancel,
-            progress=reporter(options, cancel),
-        ),
-        _search.Cancel(),
-    )
-    return Answer(offsets, 0, interrupted)
+    start = np.maximum(problem.fixed, 0)
+    if len(problem.gaps) or (problem.fixed >= 0).any():  # what a skyline cannot stack
+        start = _solvers.best_fit(problem, by_lifetime(problem))
+    return _search.window_repair(problem, options, start)

@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...packing.interruptible import interruptible
-from .._descent import Cancel, descend
+from .._descent import descend
 from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, Relation, StepGraph
 from ..hazards import hazards, without_hazards
@@ -201,8 +200,7 @@ class _Search:
 
     def __init__(self, graph: StepGraph, options: SchedulingOptions) -> None:
         self.graph, self.options = graph, options
-        self.interrupted = False
-        self._cancel = Cancel()
+        self.interrupted = self._stopped = False
         self.work = 0  # evaluations x operators
         limit = options.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
@@ -233,7 +231,7 @@ class _Search:
     def over(self) -> bool:
         """Whether the caller wants no more."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
-        return late or self.interrupted or self._cancel.is_set()
+        return late or self.interrupted or self._stopped
 
     def left(self) -> float | None:
         """Seconds that the caller leaves; None: no end."""
@@ -270,38 +268,34 @@ class _Search:
     def improved(self, start: Found, budget: int, effort: int, coarse: bool = False, seed: int = 0) -> Found:
         """Descend from a schedule; return the better of both."""
         options = self.options
-
-        def solve(cancel: Cancel) -> tuple[IntArray, IntArray, list[list[int]], int]:
-            return descend(
-                self.graph,
-                start.schedule.order,
-                start.schedule.way,
-                self._ways,
-                budget,
-                options.rates,
-                drops=None if start.schedule.drops is None else start.schedule.drops.rows(),
-                groups=self._groups,
-                before=self._before,
-                after=self._after,
-                movable=self._movable,
-                effort=effort,
-                seed=seed,
-                coarse=coarse,
-                time_limit=self.left(),
-                cancel=cancel,
-                progress=None if options.report is None else self._report,
-            )
-
-        (order, way, drops, evaluations), interrupted = interruptible(solve, self._cancel)
+        drops = start.schedule.drops
+        order, way, goes_after, evaluations, interrupted = descend(
+            self.graph,
+            start.schedule.order,
+            start.schedule.way,
+            self._ways,
+            budget,
+            options.rates,
+            drops=None if drops is None else drops.rows(),
+            groups=self._groups,
+            before=self._before,
+            after=self._after,
+            movable=self._movable,
+            effort=effort,
+            seed=seed,
+            coarse=coarse,
+            time_limit=self.left(),
+            progress=None if options.report is None else self._report,
+        )
         self.interrupted |= interrupted
         self.work += evaluations * len(self.graph)
-        found = Schedule(order, way, None if self.graph.has_phases() else Relation(drops))
+        found = Schedule(order, way, None if self.graph.has_phases() else Relation(goes_after))
         return min(self.at(found), start, key=rank(budget))
 
-    def _report(self, peak: int, seconds: float) -> None:
+    def _report(self, peak: int, seconds: float) -> bool:
         assert self.options.report is not None
-        if not self.options.report(peak, seconds):
-            self._cancel.set()
+        self._stopped |= not self.options.report(peak, seconds)
+        return not self._stopped
 
     def starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
         """Return the schedules to descend from: the most promising order first."""

@@ -82,18 +82,16 @@ class Stress {
     by_conflicts(problem, control, offsets.data());
     check("by_conflicts", offsets);
     control.progress = [](void*, Bytes, double) {};
+    best_fit(problem, order.data(), offsets.data());
     if (window_repair(problem, control, offsets.data()) != check("window_repair", offsets))
       fail("window_repair returns another peak");
     control.effort = 2;
     control.threads = 3;
     if (search(problem, control, offsets.data()) != check("search", offsets)) fail("search returns another peak");
     const Bytes searched = peak(offsets);
-    cancelled([&](const std::atomic<bool>* cancel) {
-      control.cancel = cancel;
-      control.effort = 0;
-      search(problem, control, offsets.data());
-      check("search, stopped", offsets);
-    });
+    control.effort = 0;
+    stopped(control, [&] { search(problem, control, offsets.data()); });
+    check("search, stopped", offsets);
     if (with_exact) exactly(problem, std::min(heuristic, searched), offsets);
   }
 
@@ -125,41 +123,41 @@ class Stress {
   }
 
   void exactly(const Problem& problem, Bytes known, std::vector<Bytes>& offsets) {
-    ExactOptions options;
-    options.seed = seed_;
-    options.node_limit = 20'000;
-    const ExactResult least = solve_exact(problem, options);
-    if (!least.offsets.empty() && check("exact", least.offsets) != least.peak) fail("exact returns another peak");
+    Control control;
+    control.seed = seed_;
+    control.effort = 20'000;
+    const Bytes start = peak(offsets);
+    const ExactResult least = solve_exact(problem, -1, start, control);
+    const Bytes lowest = least.offsets.empty() ? start : check("exact", least.offsets);
+    if (lowest > start) fail("exact raises the peak");
     if (least.lower_bound > known) fail("exact proves a bound above a placement");
-    if (least.status == Status::infeasible) fail("exact finds no placement at all");
-    if (least.status == Status::optimal) {
-      options.capacity = least.peak;
-      const ExactResult same = solve_exact(problem, options);
-      if (same.status == Status::infeasible) fail("exact denies its own optimum");
-      if (!same.offsets.empty() && check("exact, decided", same.offsets) > least.peak) fail("exact exceeds a capacity");
-      options.capacity = least.peak - 1;
-      if (!solve_exact(problem, options).offsets.empty()) fail("exact goes below its own optimum");
-      options.capacity = -1;
+    if (least.lower_bound == lowest) {
+      const ExactResult same = solve_exact(problem, lowest, start, control);
+      if (same.lower_bound > lowest) fail("exact denies its own optimum");
+      if (!same.offsets.empty() && check("exact, decided", same.offsets) > lowest) fail("exact exceeds a capacity");
+      if (!solve_exact(problem, lowest - 1, start, control).offsets.empty()) fail("exact goes below its own optimum");
     }
-    options.incumbent = offsets.data();
-    cancelled([&](const std::atomic<bool>* cancel) {
-      options.cancel = cancel;
-      const ExactResult improved = solve_exact(problem, options);
-      if (check("exact, stopped", improved.offsets) > peak(offsets)) fail("exact loses its incumbent");
+    stopped(control, [&] {
+      const ExactResult improved = solve_exact(problem, -1, start, control);
+      if (!improved.offsets.empty() && check("exact, stopped", improved.offsets) >= start)
+        fail("exact improves nothing");
     });
   }
 
-  // Runs work(flag) while another thread sets the flag a little later.
+  // Runs work(), which looks at the control, while another thread stops it a little later.
   template <typename Work>
-  void cancelled(Work work) {
-    std::atomic<bool> cancel{false};
+  void stopped(Control& control, Work work) {
+    std::atomic<bool> stop{false};
+    control.goes_on = [](void* context) { return !static_cast<std::atomic<bool>*>(context)->load(); };
+    control.context = &stop;
     const auto patience = std::chrono::microseconds(below(3000));
     std::thread watcher([&] {
       std::this_thread::sleep_for(patience);
-      cancel = true;
+      stop = true;
     });
-    work(&cancel);
+    work();
     watcher.join();
+    control.goes_on = nullptr;
   }
 
   Bytes peak(const std::vector<Bytes>& offsets) const {

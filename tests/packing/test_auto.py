@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from stowplan.packing import Problem, check, lower_bound, pack, portfolio, solvers
-from stowplan.packing._search import Cancel
 from stowplan.packing.components import by_component
-from stowplan.packing.interruptible import interruptible
 from stowplan.packing.registry import Answer, PackingOptions
 
 from .problems import data, training_step
@@ -136,15 +134,6 @@ def test_a_component_that_cannot_be_decides_a_capacity():
     problem = Problem([4, 5], [0, 10], [5, 15])
     answer = solver(problem, PackingOptions(incumbent=np.array([3, 0]), target=6, capacity=6))
     assert answer == Answer(None, 7)
-
-
-def test_errors_of_a_solver_s_thread_arrive():
-    def fails(cancel):
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        interruptible(fails, Cancel())
-    assert interruptible(lambda cancel: cancel.is_set(), Cancel()) == (False, False)
 
 
 def test_ctrl_c_keeps_the_best_so_far(tmp_path):

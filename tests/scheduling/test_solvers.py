@@ -91,7 +91,7 @@ def test_a_search_never_loses_what_the_descent_found(seed: int) -> None:
     budget = int(0.7 * simulate(graph, start).peak)
 
     def cost(effort: int) -> tuple[int, float]:
-        order, way, _, _ = descend(
+        order, way, *_ = descend(
             graph, start.order, start.way, allowed(graph), budget, Rates(), effort=effort
         )
         found = simulate(graph, Schedule(order, way))

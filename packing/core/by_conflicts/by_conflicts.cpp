@@ -131,11 +131,10 @@ class Run {
 
 Bytes by_conflicts(const Problem& p, const Control& control, Bytes* offset) {
   const Stopwatch watch(control);
-  const Bytes bound = live_peak(p);
   Run run(p);
   std::vector<Bytes> trial(p.n);
   Bytes best = kNoCeiling;
-  for (std::int64_t left = control.effort > 0 ? control.effort : kEffort; left > 0 && best > bound;
+  for (std::int64_t left = control.effort > 0 ? control.effort : kEffort; left > 0 && best > control.target;
        left -= run.work()) {
     const Bytes peak = run.place(watch, trial);
     if (peak == kNoCeiling) break;

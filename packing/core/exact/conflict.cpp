@@ -42,7 +42,7 @@ void Search::explain(std::int32_t block, Units least) {
     // It cannot lie below `by`: its offset was too high for that already.
     if (change.offset < change.too_high) {
       // Or else, it was excluded there. Rare (a window in one of its pieces): blame every decision.
-      std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+      blame_every_decision();
       return;
     }
     least = change.too_high;
@@ -65,7 +65,7 @@ void Search::explain_raised(std::int32_t block, Units least) {
   if (least <= explained_[block]) return;
   if (least > lowest_[block] || depth_ == kMostDepth || ++steps_ > kMostSteps) {
     // Windows can support each other in a circle, which would be followed around and around: blame every decision.
-    std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+    blame_every_decision();
     return;
   }
   explained_[block] = least;
@@ -75,9 +75,8 @@ void Search::explain_raised(std::int32_t block, Units least) {
   explain(block, std::min(least, offset_[block]));
   // The alignment does its part: resting a little lower would lift it to `least` as well.
   const Units alignment = model_.alignment[block];
-  least = (least + alignment - 1) / alignment * alignment - alignment + 1;
-  for (std::int32_t c = model_.first_conflict[block]; c < model_.first_conflict[block + 1]; ++c) {
-    const auto [k, above, below] = model_.conflicts[c];
+  least = align_up(least, alignment) - alignment + 1;
+  for (const auto& [k, above, below] : model_.conflicts_of(block)) {
     if (placed_[k]) continue;
     explain_least(k, least - below);
   }
@@ -88,8 +87,7 @@ void Search::explain_raised(std::int32_t block, Units least) {
 void Search::explain_room(std::int32_t block) {
   add(block);
   add_placed_neighbours(block);
-  for (std::int32_t c = model_.first_conflict[block]; c < model_.first_conflict[block + 1]; ++c) {
-    const auto [k, above, below] = model_.conflicts[c];
+  for (const auto& [k, above, below] : model_.conflicts_of(block)) {
     if (!placed_[k]) explain_least(k, offset_[block] + above);
   }
 }
@@ -97,10 +95,8 @@ void Search::explain_room(std::int32_t block) {
 void Search::explain_section(std::size_t begin, std::size_t end, std::int32_t section, Units least) {
   for (std::size_t k = begin; k < end; ++k) {
     const std::int32_t i = open_[k];
-    for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-      const Piece& piece = model_.pieces[p];
-      if (section < piece.first || section > piece.last) continue;
-      explain_least(i, least - piece.lower);
+    for (const Piece& piece : model_.pieces_of(i)) {
+      if (piece.first <= section && section <= piece.last) explain_least(i, least - piece.lower);
     }
   }
 }

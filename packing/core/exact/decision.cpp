@@ -3,50 +3,32 @@
 #include <algorithm>
 #include <limits>
 
+#include "../random.hpp"
+
 namespace stowplan::packing::exact {
 namespace {
 
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 constexpr int kMostRounds = 64;
+constexpr int kTableBits = 20;
 
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-Units aligned(Units x, Units alignment) { return alignment == 1 ? x : (x + alignment - 1) / alignment * alignment; }
+std::uint64_t mix(std::uint64_t x) { return Random(x).next(); }
 
 }  // namespace
 
-bool Budget::check() {
-  spent_ = 0;
-  const Clock::time_point now = Clock::now();
-  if (now >= deadline || nodes >= node_limit) over = true;
-  if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) over = true;
-  if (report && now >= next_report_) {
-    next_report_ = now + std::chrono::milliseconds(50);
-    if (!report()) over = true;
-  }
-  return over;
-}
-
-Search::Search(const Model& model, Table& refuted, std::uint64_t salt)
+Search::Search(const Model& model)
     : model_(model),
       lowest_(model.n),
       floor_(model.sections),
       support_(model.sections),
-      refuted_(refuted),
-      salt_(mix(salt)),
+      refuted_(std::size_t{1} << kTableBits, 0),
       words_((static_cast<std::size_t>(model.n) + 63) / 64),
       neighbours_(words_ * model.n, 0),
       placed_set_(words_, 0),
       conflict_(words_, 0),
       explained_(model.n) {
   for (std::int32_t i = 0; i < model.n; ++i) {
-    for (std::int32_t c = model.first_conflict[i]; c < model.first_conflict[i + 1]; ++c) {
-      const std::int32_t k = model.conflicts[c].block;
+    for (const auto& [k, above, below] : model.conflicts_of(i)) {
       neighbours_[i * words_ + (k >> 6)] |= std::uint64_t{1} << (k & 63);
     }
   }
@@ -110,12 +92,7 @@ bool Search::solve_rest(std::size_t begin, std::size_t end, std::int32_t placed)
     for (std::size_t k = base; k < open_.size(); ++k) {
       const std::int32_t i = open_[k];
       saved.push_back(total_[i]);
-      Units score = 0;
-      for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-        const Piece& piece = model_.pieces[p];
-        for (std::int32_t s = piece.first; s <= piece.last; ++s) score = std::max(score, rest_[s]);
-      }
-      total_[i] = score;
+      total_[i] = model_.highest(rest_, i);
     }
   }
   if (groups.size() > 1) {
@@ -155,22 +132,18 @@ bool Search::place(std::int32_t i) {
   placed_[i] = 1;
   placed_set_[i >> 6] |= std::uint64_t{1} << (i & 63);
   const Units x = offset_[i];
-  for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-    const Piece& piece = model_.pieces[p];
-    for (std::int32_t s = piece.first; s <= piece.last; ++s) rest_[s] -= piece.upper - piece.lower;
-  }
+  model_.each_section(i, [&](const Piece& piece, std::int32_t s) { rest_[s] -= piece.upper - piece.lower; });
   if (model_.next_twin[i] >= 0) waiting_[model_.next_twin[i]] = 0;
-  for (std::int32_t c = model_.first_conflict[i]; c < model_.first_conflict[i + 1]; ++c) {
-    const auto [k, above, below] = model_.conflicts[c];
+  for (const auto& [k, above, below] : model_.conflicts_of(i)) {
     if (placed_[k] || x + above <= offset_[k]) continue;
-    const Units risen = aligned(x + above, model_.alignment[k]);
+    const Units risen = align_up(x + above, model_.alignment[k]);
     if (model_.fixed[k] >= 0 || risen + model_.size[k] > capacity_) {
       start_conflict();
       add(i);
       if (offset_[k] >= x - below + 1) {
         explain(k, x - below + 1);
       } else {
-        std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0});
+        blame_every_decision();
       }
       return false;
     }
@@ -184,10 +157,7 @@ bool Search::place(std::int32_t i) {
 void Search::lift(std::int32_t i) {
   placed_[i] = 0;
   placed_set_[i >> 6] &= ~(std::uint64_t{1} << (i & 63));
-  for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-    const Piece& piece = model_.pieces[p];
-    for (std::int32_t s = piece.first; s <= piece.last; ++s) rest_[s] += piece.upper - piece.lower;
-  }
+  model_.each_section(i, [&](const Piece& piece, std::int32_t s) { rest_[s] += piece.upper - piece.lower; });
   if (model_.next_twin[i] >= 0) waiting_[model_.next_twin[i]] = 1;
 }
 
@@ -197,7 +167,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   std::int32_t last = -1;
   Units level = kNever;
   candidate_ = -1;
-  key_ = salt_ + static_cast<std::uint64_t>(capacity_);
+  key_ = static_cast<std::uint64_t>(capacity_);
   blocked_.clear();
   for (std::size_t k = begin; k < end; ++k) {
     const std::int32_t i = open_[k];
@@ -229,15 +199,10 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   std::fill(support_.begin() + first, support_.begin() + last + 1, kNever);
   const auto cover = [&](std::int32_t i) {
     const Units x = lowest_[i];
-    for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-      const Piece& piece = model_.pieces[p];
-      const Units top = x + piece.upper;
-      const Units bottom = x + piece.lower;
-      for (std::int32_t s = piece.first; s <= piece.last; ++s) {
-        support_[s] = std::min(support_[s], top);
-        floor_[s] = std::min(floor_[s], bottom);
-      }
-    }
+    model_.each_section(i, [&](const Piece& piece, std::int32_t s) {
+      support_[s] = std::min(support_[s], x + piece.upper);
+      floor_[s] = std::min(floor_[s], x + piece.lower);
+    });
   };
   for (std::size_t k = begin; k < end; ++k) {
     if (lowest_[open_[k]] != kNever) cover(open_[k]);
@@ -249,12 +214,10 @@ bool Search::infer(std::size_t begin, std::size_t end) {
     changed = false;
     for (const std::int32_t i : blocked_) {
       Units lowest = kNever;
-      for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-        const Piece& piece = model_.pieces[p];
-        for (std::int32_t s = piece.first; s <= piece.last; ++s) lowest = std::min(lowest, support_[s] - piece.lower);
-      }
+      model_.each_section(
+          i, [&](const Piece& piece, std::int32_t s) { lowest = std::min(lowest, support_[s] - piece.lower); });
       if (lowest >= kNever / 2) continue;
-      lowest = lowest <= offset_[i] || round > kMostRounds ? offset_[i] : aligned(lowest, model_.alignment[i]);
+      lowest = lowest <= offset_[i] || round > kMostRounds ? offset_[i] : align_up(lowest, model_.alignment[i]);
       if (lowest >= lowest_[i]) continue;
       lowest_[i] = lowest;
       changed = true;
@@ -278,10 +241,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
   for (const std::int32_t i : blocked_) {
     if (waiting_[i]) continue;
     Units low = kNever;
-    for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-      const Piece& piece = model_.pieces[p];
-      for (std::int32_t s = piece.first; s <= piece.last; ++s) low = std::min(low, floor_[s]);
-    }
+    model_.each_section(i, [&](const Piece&, std::int32_t s) { low = std::min(low, floor_[s]); });
     if (low >= offset_[i] + model_.size[i]) {
       start_conflict();
       explain_room(i);

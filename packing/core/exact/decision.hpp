@@ -1,31 +1,30 @@
 // The decision behind the exact solver: do the blocks of a model fit below a capacity?
 #pragma once
 
-#include <atomic>
-#include <chrono>
+#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <vector>
 
+#include "../control.hpp"
 #include "model.hpp"
 
 namespace stowplan::packing::exact {
 
 enum class Answer { yes, no, interrupted };
 
-using Clock = std::chrono::steady_clock;
-
 struct Budget {
-  Clock::time_point deadline = Clock::time_point::max();
-  std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
-  const std::atomic<bool>* cancel = nullptr;
-  std::function<bool()> report;  // called now and then; false stops the search
-  std::uint64_t nodes = 0;       // visited so far, over all runs
+  explicit Budget(const Control& control) : watch(control), most_nodes_(control.effort) {}
+
+  const Stopwatch watch;
+  std::int64_t nodes = 0;  // visited so far, over all runs
   bool over = false;
 
   // Whether to stop; looks at the clock.
-  bool check();
+  bool check() {
+    spent_ = 0;
+    over |= watch.expired() || (most_nodes_ > 0 && nodes >= most_nodes_);
+    return over;
+  }
 
   // The same after `work` elementary steps; looks at the clock now and then. A node of a large problem takes long.
   bool spend(std::uint64_t work) {
@@ -36,17 +35,13 @@ struct Budget {
  private:
   static constexpr std::uint64_t kSeldom = 1'000'000;
 
+  std::int64_t most_nodes_;  // 0: no limit
   std::uint64_t spent_ = 0;  // since the last check
-  Clock::time_point next_report_{};
 };
-
-using Table = std::vector<std::uint64_t>;  // keys of refuted states, by their upper bits
-constexpr int kTableBits = 20;
 
 class Search {
  public:
-  // Models that share a table need different salts.
-  Search(const Model& model, Table& refuted, std::uint64_t salt);
+  explicit Search(const Model& model);
 
   // Places every block below `capacity`, visiting at most `node_limit` nodes. Among blocks at the same offset it
   // prefers (`by_total`) those in the section with the most to come when the problem last fell apart, then those of low
@@ -85,6 +80,7 @@ class Search {
   void add(std::int32_t block) { conflict_[block >> 6] |= std::uint64_t{1} << (block & 63); }
   bool has(std::int32_t block) const { return conflict_[block >> 6] >> (block & 63) & 1; }
   void start_conflict();
+  void blame_every_decision() { std::fill(conflict_.begin(), conflict_.end(), ~std::uint64_t{0}); }
   void explain(std::int32_t block, Units least);
   void explain_least(std::int32_t block, Units least);
   void explain_room(std::int32_t block);
@@ -123,9 +119,8 @@ class Search {
   std::vector<Units> support_;  // scratch, per section: the lowest end that an open block can have
   std::vector<std::int32_t> blocked_;
 
-  std::vector<std::uint64_t> states_;  // stack: keys of the states entered and not left
-  Table& refuted_;
-  std::uint64_t salt_;
+  std::vector<std::uint64_t> states_;   // stack: keys of the states entered and not left
+  std::vector<std::uint64_t> refuted_;  // keys of refuted states, by their upper bits
 
   std::size_t words_;
   std::vector<std::uint64_t> neighbours_;  // a bit set per block

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 #include <random>
 #include <tuple>
@@ -16,11 +15,8 @@ namespace {
 
 using exact::Answer;
 using exact::Budget;
-using exact::Clock;
-using exact::kMostBlocks;
 using exact::Model;
 using exact::Search;
-using exact::Table;
 using exact::Units;
 
 constexpr std::uint64_t kFirstLimit = 2000;  // nodes of a run in the first round; doubles with every round
@@ -28,24 +24,8 @@ constexpr int kRandomOrders = 2;             // per round
 
 // An order of preference among blocks that could be placed at the same offset.
 struct Order {
-  std::string name;
   std::vector<std::int32_t> rank;
   bool by_total;
-};
-
-// A component of the problem: it shares no moment with the others.
-struct Component {
-  Model model;
-  std::unique_ptr<Search> search;
-  std::vector<Order> orders;
-  std::vector<Units> offsets;  // the best so far; empty: none
-  std::string won_by;
-  Units bound = 0;    // proved
-  Units ceiling = 0;  // peak of offsets, or beyond what any sensible placement needs
-  bool hopeless = false;
-
-  Bytes peak() const { return ceiling * model.unit; }
-  Bytes lower_bound() const { return bound * model.unit; }
 };
 
 template <typename Less>
@@ -59,13 +39,8 @@ std::vector<std::int32_t> ranks(std::int32_t n, Less less) {
 }
 
 std::vector<Units> totals(const Model& model) {
-  std::vector<Units> total(static_cast<std::size_t>(model.n), 0);
-  for (std::int32_t i = 0; i < model.n; ++i) {
-    for (std::int32_t p = model.first_piece[i]; p < model.first_piece[i + 1]; ++p) {
-      const auto first = model.load.begin() + model.pieces[p].first;
-      total[i] = std::max(total[i], *std::max_element(first, model.load.begin() + model.pieces[p].last + 1));
-    }
-  }
+  std::vector<Units> total;
+  for (std::int32_t i = 0; i < model.n; ++i) total.push_back(model.highest(model.load, i));
   return total;
 }
 
@@ -75,12 +50,9 @@ std::vector<Order> fixed_orders(const Model& model) {
   const auto& width = model.width;
   const auto& area = model.area;
   return {
-      {"total, width, area",
-       ranks(model.n, [&](auto a, auto b) { return std::tie(width[a], area[a]) > std::tie(width[b], area[b]); }), true},
-      {"total, area, width",
-       ranks(model.n, [&](auto a, auto b) { return std::tie(area[a], width[a]) > std::tie(area[b], width[b]); }), true},
-      {"width, area, total",
-       ranks(model.n,
+      {ranks(model.n, [&](auto a, auto b) { return std::tie(width[a], area[a]) > std::tie(width[b], area[b]); }), true},
+      {ranks(model.n, [&](auto a, auto b) { return std::tie(area[a], width[a]) > std::tie(area[b], width[b]); }), true},
+      {ranks(model.n,
              [&](auto a, auto b) {
                return std::tie(width[a], area[a], total[a]) > std::tie(width[b], area[b], total[b]);
              }),
@@ -102,227 +74,104 @@ Order random_order(const Model& model, std::mt19937_64& random) {
     score.push_back(by_total * std::log(1.0 + total[i]) + by_width * std::log(1.0 + model.width[i]) +
                     by_size * std::log(1.0 + model.size[i]) + 2 * noise * bell);
   }
-  return {"random", ranks(model.n, [&](auto a, auto b) { return score[a] > score[b]; }), random() % 2 == 0};
+  return {ranks(model.n, [&](auto a, auto b) { return score[a] > score[b]; }), random() % 2 == 0};
 }
 
 class Solver {
  public:
-  Solver(const Problem& problem, const ExactOptions& options)
-      : problem_(problem), options_(options), random_(options.seed), refuted_(std::size_t{1} << exact::kTableBits, 0) {
-    budget_.cancel = options.cancel;
-    budget_.node_limit = options.node_limit;
-    if (options.time_limit < 1e9) {
-      budget_.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                            std::chrono::duration<double>(std::max(options.time_limit, 0.0)));
-    }
-    if (options.progress != nullptr) {
-      budget_.report = [this] { return report(); };
-    }
-    for (const std::vector<std::int32_t>& blocks : exact::components(problem)) {
-      Component part;
-      part.model = exact::build_model(problem, blocks);
-      part.bound = part.model.lower_bound;
-      for (std::int32_t i = 0; i < part.model.n; ++i) {
-        part.ceiling += part.model.size[i] + part.model.alignment[i] + std::max<Units>(part.model.fixed[i], 0);
-      }
-      components_.push_back(std::move(part));
-    }
-    for (std::size_t b = 0; b < problem.n; ++b) {
-      floor_ = std::max(floor_, std::max<Bytes>(problem.fixed[b], 0) + problem.size[b]);
+  Solver(const Problem& problem, Bytes known, const Control& control)
+      : model_(exact::build_model(problem)),
+        search_(model_),
+        orders_(fixed_orders(model_)),
+        random_(control.seed),
+        budget_(control),
+        bound_(model_.lower_bound),
+        ceiling_((known + model_.unit - 1) / model_.unit) {}
+
+  void decide(Bytes capacity) {
+    const Units wanted = capacity / model_.unit;
+    for (std::uint64_t limit = kFirstLimit; bound_ <= wanted && offsets_.empty() && !budget_.check(); limit *= 2) {
+      try_capacity(wanted, limit);
     }
   }
 
-  ExactResult run() { return options_.capacity >= 0 ? decide() : minimise(); }
-
- private:
-  Bytes lower_bound() const {
-    Bytes bound = floor_;
-    for (const Component& part : components_) bound = std::max(bound, part.lower_bound());
-    return bound;
+  void minimise() {
+    for (int round = 0; bound_ < ceiling_ && !budget_.check(); ++round) {
+      improve(round, kFirstLimit << std::min(round, 40));
+    }
   }
 
-  Bytes peak() const {
-    Bytes peak = floor_;
-    for (const Component& part : components_) peak = std::max(peak, part.peak());
-    return peak;
-  }
-
-  bool is_placed() const {
-    return std::all_of(components_.begin(), components_.end(),
-                       [](const Component& part) { return !part.offsets.empty(); });
-  }
-
-  bool report() {
-    if (options_.progress == nullptr) return true;
-    return options_.progress(options_.context, is_placed() ? peak() : -1, lower_bound(), budget_.nodes);
-  }
-
-  ExactResult result(Status status) const {
+  ExactResult result() const {
     ExactResult result;
-    result.status = status;
-    result.lower_bound = lower_bound();
-    result.nodes = budget_.nodes;
-    if (status != Status::optimal && status != Status::feasible) return result;
-    result.offsets.resize(problem_.n);
-    for (std::size_t b = 0; b < problem_.n; ++b) result.offsets[b] = std::max<Bytes>(problem_.fixed[b], 0);
-    const Component* highest = nullptr;
-    for (const Component& part : components_) {
-      if (highest == nullptr || part.peak() > highest->peak()) highest = &part;
-      for (std::int32_t i = 0; i < part.model.n; ++i) {
-        result.offsets[part.model.block[i]] = part.offsets[i] * part.model.unit;
-      }
-    }
-    if (highest != nullptr) result.won_by = highest->won_by;
-    result.peak = peak();
-    if (result.peak == result.lower_bound) result.status = Status::optimal;
+    for (const Units offset : offsets_) result.offsets.push_back(offset * model_.unit);
+    result.lower_bound = bound_ * model_.unit;
     return result;
   }
 
-  void accept(Component& part, std::vector<Units> offsets, std::string won_by) {
-    Units peak = 0;
-    for (std::int32_t i = 0; i < part.model.n; ++i) peak = std::max(peak, offsets[i] + part.model.size[i]);
-    part.ceiling = peak;
-    part.offsets = std::move(offsets);
-    part.won_by = std::move(won_by);
-    if (!report()) budget_.over = true;
+ private:
+  // One round: now and then the lower bound, then down from the best peak by steps that are halved where a round of
+  // orders is not enough.
+  void improve(int round, std::uint64_t limit) {
+    if (round % 4 < 2) try_capacity(bound_, limit);
+    Units step = std::max<Units>((ceiling_ - bound_) / 3, 1);
+    while (bound_ < ceiling_ && !budget_.over) {
+      const Answer answer = try_capacity(std::max(bound_, ceiling_ - step), limit);
+      if (answer == Answer::interrupted && step == 1) break;
+      if (answer == Answer::interrupted) step /= 2;
+      step = std::max<Units>(std::min(step, (ceiling_ - bound_) / 2), 1);
+    }
   }
 
-  void prepare(Component& part) {
-    if (part.search) return;
-    const auto number = static_cast<std::uint64_t>(&part - components_.data());
-    part.search = std::make_unique<Search>(part.model, refuted_, number);
-    part.orders = fixed_orders(part.model);
-  }
-
-  // One round on one capacity: every order of preference, each for at most `limit` nodes.
-  Answer attempt(Component& part, Units capacity, std::uint64_t limit) {
-    if (part.model.n > kMostBlocks) {
-      budget_.over = true;
-      return Answer::interrupted;
-    }
-    prepare(part);
-    for (std::size_t k = 0; k < part.orders.size() + kRandomOrders && !budget_.over; ++k) {
-      const Order drawn = k < part.orders.size() ? Order{} : random_order(part.model, random_);
-      const Order& order = k < part.orders.size() ? part.orders[k] : drawn;
-      const Answer answer = part.search->run(capacity, order.rank, order.by_total, limit, budget_);
-      if (answer == Answer::yes) {
-        accept(part, part.search->offsets(), order.name);
-        return answer;
-      }
-      if (answer == Answer::no && !part.model.floating) return answer;
-      if (answer == Answer::no) break;  // other orders would see the same
-    }
-    if (!part.model.floating || budget_.over) return Answer::interrupted;
-    std::vector<Units> offsets;
-    const Answer answer = exact::solve_pieces(part.model, capacity, limit, budget_, offsets);
-    if (answer == Answer::yes) accept(part, std::move(offsets), "pieces");
+  Answer try_capacity(Units capacity, std::uint64_t limit) {
+    const Answer answer = attempt(capacity, limit);
+    if (answer == Answer::no) bound_ = std::max(bound_, capacity + 1);
+    budget_.check();
     return answer;
   }
 
-  ExactResult decide() {
-    if (lower_bound() > options_.capacity) return result(Status::infeasible);
-    for (std::uint64_t limit = kFirstLimit; !budget_.over; limit *= 2) {
-      bool solved = true;
-      for (Component& part : components_) {
-        if (!part.offsets.empty()) continue;
-        const Units capacity = options_.capacity / part.model.unit;
-        const Answer answer = attempt(part, capacity, limit);
-        if (answer == Answer::no) {
-          part.bound = capacity + 1;
-          return result(Status::infeasible);
-        }
-        solved = solved && answer == Answer::yes;
-      }
-      if (solved) return result(Status::feasible);
-      budget_.check();
+  // Every order of preference on one capacity, each for at most `limit` nodes.
+  Answer attempt(Units capacity, std::uint64_t limit) {
+    for (std::size_t k = 0; k < orders_.size() + kRandomOrders && !budget_.over; ++k) {
+      const Order order = k < orders_.size() ? orders_[k] : random_order(model_, random_);
+      const Answer answer = search_.run(capacity, order.rank, order.by_total, limit, budget_);
+      if (answer == Answer::yes) accept(search_.offsets());
+      if (answer == Answer::no && model_.floating) break;  // other orders would see the same
+      if (answer != Answer::interrupted) return answer;
     }
-    return result(Status::unknown);
+    if (!model_.floating || budget_.over) return Answer::interrupted;
+    std::vector<Units> offsets;
+    const Answer answer = exact::solve_pieces(model_, capacity, limit, budget_, offsets);
+    if (answer == Answer::yes) accept(std::move(offsets));
+    return answer;
   }
 
-  // A first placement: from the caller, or by a dive without a capacity. The clock does not interrupt the first dive,
-  // which runs straight down unless fixed blocks are in the way.
-  void start(Component& part) {
-    if (options_.incumbent != nullptr) {
-      Bytes peak = 0;
-      std::vector<Units> offsets;
-      bool whole = true;
-      for (std::int32_t i = 0; i < part.model.n; ++i) {
-        const Bytes offset = options_.incumbent[part.model.block[i]];
-        whole = whole && offset % part.model.unit == 0;
-        peak = std::max(peak, offset + part.model.size[i] * part.model.unit);
-        offsets.push_back(offset / part.model.unit);
-      }
-      if (whole) return accept(part, std::move(offsets), "incumbent");
-    }
-    if (part.model.n > kMostBlocks) return;
-    prepare(part);
-    Budget patient;
-    patient.cancel = options_.cancel;
-    for (const Order& order : part.orders) {
-      const std::uint64_t limit = 50 * static_cast<std::uint64_t>(part.model.n) + 1000;
-      const Answer answer = part.search->run(part.ceiling, order.rank, order.by_total, limit, patient);
-      if (answer == Answer::yes) {
-        accept(part, part.search->offsets(), order.name);
-        break;
-      }
-      if (budget_.check()) break;
-    }
-    budget_.nodes += patient.nodes;
+  void accept(std::vector<Units> offsets) {
+    offsets_ = std::move(offsets);
+    ceiling_ = 0;
+    for (std::int32_t i = 0; i < model_.n; ++i) ceiling_ = std::max(ceiling_, offsets_[i] + model_.size[i]);
+    budget_.watch.report(ceiling_ * model_.unit);
   }
 
-  // One round of a component: now and then its lower bound, then down from the best peak by steps that are halved
-  // where a round of orders is not enough.
-  void improve(Component& part, int round, std::uint64_t limit) {
-    const auto low = [&] { return std::max(part.bound, lower_bound() / part.model.unit); };
-    const auto try_capacity = [&](Units capacity) {
-      const Answer answer = attempt(part, capacity, limit);
-      if (answer == Answer::no) part.bound = std::max(part.bound, capacity + 1);
-      budget_.check();
-      return answer;
-    };
-    if (round % 4 < 2 && low() < part.ceiling) try_capacity(low());
-    Units step = std::max<Units>((part.ceiling - low()) / 3, 1);
-    while (low() < part.ceiling && !budget_.over) {
-      const Answer answer = try_capacity(std::max(low(), part.ceiling - step));
-      if (answer == Answer::interrupted && step == 1) break;
-      if (answer == Answer::interrupted) step /= 2;
-      step = std::max<Units>(std::min(step, (part.ceiling - low()) / 2), 1);
-    }
-    // Another component may have raised the bound of all above this ceiling. Then any placement will do, if there is
-    // one.
-    if (part.offsets.empty() && part.bound < part.ceiling && low() >= part.ceiling) try_capacity(part.ceiling);
-    // Nothing up to the ceiling: where no placement is known, there is none.
-    part.hopeless = part.offsets.empty() && part.bound >= part.ceiling;
-  }
-
-  ExactResult minimise() {
-    for (Component& part : components_) start(part);
-    budget_.check();
-    for (int round = 0; !budget_.over; ++round) {
-      const std::uint64_t limit = kFirstLimit << std::min(round, 40);
-      bool done = true;
-      for (Component& part : components_) {
-        if (!part.offsets.empty() && part.peak() <= lower_bound()) continue;
-        improve(part, round, limit);
-        if (part.hopeless) return result(Status::infeasible);
-        done = done && !part.offsets.empty() && part.peak() <= lower_bound();
-      }
-      if (done) break;
-    }
-    return result(is_placed() ? Status::feasible : Status::unknown);
-  }
-
-  const Problem& problem_;
-  const ExactOptions& options_;
+  const Model model_;
+  Search search_;
+  const std::vector<Order> orders_;
   std::mt19937_64 random_;
-  Table refuted_;
   Budget budget_;
-  std::vector<Component> components_;
-  Bytes floor_ = 0;  // every block ends there or above
+  std::vector<Units> offsets_;  // the best so far; empty: none
+  Units bound_;                 // proved
+  Units ceiling_;               // peak of the best placement known
 };
 
 }  // namespace
 
-ExactResult solve_exact(const Problem& problem, const ExactOptions& options) { return Solver(problem, options).run(); }
+ExactResult solve_exact(const Problem& problem, Bytes capacity, Bytes known, const Control& control) {
+  Solver solver(problem, known, control);
+  if (capacity >= 0) {
+    solver.decide(capacity);
+  } else {
+    solver.minimise();
+  }
+  return solver.result();
+}
 
 }  // namespace stowplan::packing

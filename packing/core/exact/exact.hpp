@@ -23,44 +23,23 @@
 // constraint satisfaction problem", Computational Intelligence 9(3), 1993 (conflict-directed backjumping).
 //
 // Exponential in the worst case; a node costs O(live pieces' sections). Memory O(n * n / 8 + conflicts) bytes and the
-// table. Components of more than 5,000 blocks are left alone: unknown, or feasible with the incumbent.
+// table; the search recurses as deep as there are blocks.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <limits>
-#include <string>
 #include <vector>
 
+#include "../control.hpp"
 #include "../problem.hpp"
 
 namespace stowplan::packing {
 
-enum class Status { optimal, feasible, infeasible, unknown };
-
-struct ExactOptions {
-  Bytes capacity = -1;                                          // decide this one; -1: minimise
-  double time_limit = std::numeric_limits<double>::infinity();  // seconds
-  std::uint64_t node_limit = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t seed = 0;
-  const std::atomic<bool>* cancel = nullptr;
-  const Bytes* incumbent = nullptr;  // offsets of a valid placement to start from, or null
-  // Called after every improvement, with the best peak, the proven bound and the nodes so far. False stops the search.
-  bool (*progress)(void* context, Bytes peak, Bytes bound, std::uint64_t nodes) = nullptr;
-  void* context = nullptr;
-};
-
 struct ExactResult {
-  // With a capacity: feasible (optimal, if the peak is the lower bound), infeasible or unknown.
-  // Without: optimal, feasible, or unknown when not even a first placement was found.
-  Status status = Status::unknown;
-  Bytes peak = 0;              // of the offsets, where there are any
-  Bytes lower_bound = 0;       // proved; above the capacity where that is infeasible
-  std::vector<Bytes> offsets;  // empty for infeasible and unknown
-  std::uint64_t nodes = 0;
-  std::string won_by;  // the order of preference that found the placement
+  std::vector<Bytes> offsets;  // the best placement found; empty: none
+  Bytes lower_bound = 0;       // proved
 };
 
-ExactResult solve_exact(const Problem& problem, const ExactOptions& options);
+// Decides whether a peak of `capacity` can be, or where that is negative, looks for the smallest one below `known`, the
+// peak of a placement that the caller has. All blocks are one component, each with a piece. Effort is counted in nodes.
+ExactResult solve_exact(const Problem& problem, Bytes capacity, Bytes known, const Control& control);
 
 }  // namespace stowplan::packing

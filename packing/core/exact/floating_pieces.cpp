@@ -32,13 +32,10 @@ class PieceSearch {
  private:
   template <typename Visit>
   void meetings(std::int32_t i, Visit visit) const {
-    for (std::int32_t c = model_.first_conflict[i]; c < model_.first_conflict[i + 1]; ++c) {
-      const std::int32_t k = model_.conflicts[c].block;
+    for (const auto& [k, above, below] : model_.conflicts_of(i)) {
       if (offset_[k] == kOpen) continue;
-      for (std::int32_t p = model_.first_piece[i]; p < model_.first_piece[i + 1]; ++p) {
-        for (std::int32_t q = model_.first_piece[k]; q < model_.first_piece[k + 1]; ++q) {
-          const Piece& mine = model_.pieces[p];
-          const Piece& other = model_.pieces[q];
+      for (const Piece& mine : model_.pieces_of(i)) {
+        for (const Piece& other : model_.pieces_of(k)) {
           ++looks_;
           if (mine.first <= other.last && other.first <= mine.last) visit(mine, other, offset_[k]);
         }
@@ -57,10 +54,9 @@ class PieceSearch {
   // Where the block would rest, in rising order.
   std::vector<Units> points(std::int32_t i) const {
     std::vector<Units> found = {0};
-    const Units alignment = model_.alignment[i];
     meetings(i, [&](const Piece& mine, const Piece& other, Units y) {
       const Units x = y + other.upper - mine.lower;
-      if (x > 0) found.push_back((x + alignment - 1) / alignment * alignment);
+      if (x > 0) found.push_back(align_up(x, model_.alignment[i]));
     });
     std::sort(found.begin(), found.end());
     found.erase(std::unique(found.begin(), found.end()), found.end());

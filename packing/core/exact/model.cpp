@@ -9,19 +9,14 @@
 namespace stowplan::packing::exact {
 namespace {
 
-bool is_empty(const Problem& problem, std::int64_t piece) {
-  return problem.piece_start[piece] >= problem.piece_end[piece] ||
-         problem.piece_lower[piece] >= problem.piece_upper[piece];
-}
-
 // A fixed offset is a multiple of the alignment already.
-Bytes demanded_alignment(const Problem& problem, std::int32_t block) {
+Bytes demanded_alignment(const Problem& problem, std::size_t block) {
   return problem.fixed[block] == kUnplaced ? problem.alignment[block] : 1;
 }
 
-Bytes common_unit(const Problem& problem, const std::vector<std::int32_t>& blocks) {
+Bytes common_unit(const Problem& problem) {
   Bytes unit = 0;
-  for (const std::int32_t b : blocks) {
+  for (std::size_t b = 0; b < problem.n; ++b) {
     unit = std::gcd(unit, problem.size[b]);
     if (problem.fixed[b] != kUnplaced) unit = std::gcd(unit, problem.fixed[b]);
     for (std::int64_t p = problem.first_piece[b]; p < problem.first_piece[b + 1]; ++p) {
@@ -31,7 +26,7 @@ Bytes common_unit(const Problem& problem, const std::vector<std::int32_t>& block
   }
   // An alignment that divides every size is met by all multiples of the unit. The others refine it.
   const Bytes sizes = unit;
-  for (const std::int32_t b : blocks) {
+  for (std::size_t b = 0; b < problem.n; ++b) {
     const Bytes alignment = demanded_alignment(problem, b);
     if (sizes % alignment != 0) unit = std::gcd(unit, alignment);
   }
@@ -40,28 +35,25 @@ Bytes common_unit(const Problem& problem, const std::vector<std::int32_t>& block
 
 // Sets the pieces' section ranges. A section is kept when it neither lacks a start at its beginning nor an end at its
 // end: otherwise its live set is part of a neighbour's.
-void find_sections(const Problem& problem, const std::vector<std::int64_t>& origin, Model& model) {
-  std::vector<Tick> starts;
-  std::vector<Tick> ends;
-  for (const std::int64_t p : origin) {
-    starts.push_back(problem.piece_start[p]);
-    ends.push_back(problem.piece_end[p]);
-  }
+void find_sections(const Problem& problem, Model& model) {
+  const std::size_t count = model.pieces.size();
+  std::vector<Tick> starts(problem.piece_start, problem.piece_start + count);
+  std::vector<Tick> ends(problem.piece_end, problem.piece_end + count);
   std::sort(starts.begin(), starts.end());
   std::sort(ends.begin(), ends.end());
   std::vector<Tick> kept;  // one moment within each section: its last start
   std::size_t e = 0;
-  for (std::size_t s = 0; s < starts.size(); ++s) {
-    const bool last = s + 1 == starts.size();
+  for (std::size_t s = 0; s < count; ++s) {
     while (ends[e] <= starts[s]) ++e;
-    if (last || ends[e] <= starts[s + 1]) kept.push_back(starts[s]);
+    if (s + 1 == count || ends[e] <= starts[s + 1]) kept.push_back(starts[s]);
   }
   model.sections = static_cast<std::int32_t>(kept.size());
-  for (std::size_t k = 0; k < origin.size(); ++k) {
-    const auto first = std::lower_bound(kept.begin(), kept.end(), problem.piece_start[origin[k]]);
-    const auto past = std::lower_bound(kept.begin(), kept.end(), problem.piece_end[origin[k]]);
-    model.pieces[k].first = static_cast<std::int32_t>(first - kept.begin());
-    model.pieces[k].last = static_cast<std::int32_t>(past - kept.begin()) - 1;
+  const auto section = [&](Tick tick) {
+    return static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), tick) - kept.begin());
+  };
+  for (std::size_t k = 0; k < count; ++k) {
+    model.pieces[k].first = section(problem.piece_start[k]);
+    model.pieces[k].last = section(problem.piece_end[k]) - 1;
   }
 }
 
@@ -108,8 +100,7 @@ void find_twins(Model& model) {
   for (std::int32_t i = 0; i < model.n; ++i) {
     if (model.fixed[i] != kUnplaced) continue;
     std::vector<std::int64_t> key = {model.size[i], model.alignment[i]};
-    for (std::int32_t p = model.first_piece[i]; p < model.first_piece[i + 1]; ++p) {
-      const Piece& piece = model.pieces[p];
+    for (const Piece& piece : model.pieces_of(i)) {
       key.insert(key.end(), {piece.first, piece.last, piece.lower, piece.upper});
     }
     const auto [entry, fresh] = latest.emplace(std::move(key), i);
@@ -121,83 +112,41 @@ void find_bounds(Model& model) {
   model.load.assign(static_cast<std::size_t>(model.sections), 0);
   for (std::int32_t i = 0; i < model.n; ++i) {
     model.lower_bound = std::max(model.lower_bound, std::max<Units>(model.fixed[i], 0) + model.size[i]);
-    for (std::int32_t p = model.first_piece[i]; p < model.first_piece[i + 1]; ++p) {
-      const Piece& piece = model.pieces[p];
-      for (std::int32_t s = piece.first; s <= piece.last; ++s) model.load[s] += piece.upper - piece.lower;
-    }
+    model.each_section(i, [&](const Piece& piece, std::int32_t s) { model.load[s] += piece.upper - piece.lower; });
   }
   for (const Units load : model.load) model.lower_bound = std::max(model.lower_bound, load);
 }
 
 }  // namespace
 
-Model build_model(const Problem& problem, const std::vector<std::int32_t>& blocks) {
+Model build_model(const Problem& problem) {
   Model model;
-  model.unit = common_unit(problem, blocks);
-  model.n = static_cast<std::int32_t>(blocks.size());
-  model.block = blocks;
-  model.first_piece.assign(1, 0);
-  std::vector<std::int64_t> origin;
-  for (const std::int32_t b : blocks) {
+  model.unit = common_unit(problem);
+  model.n = static_cast<std::int32_t>(problem.n);
+  model.first_piece.assign(problem.first_piece, problem.first_piece + problem.n + 1);
+  for (std::size_t b = 0; b < problem.n; ++b) {
     const Bytes alignment = demanded_alignment(problem, b);
-    const bool met = model.unit % alignment == 0;
     model.size.push_back(problem.size[b] / model.unit);
-    model.alignment.push_back(met ? 1 : alignment / model.unit);
+    model.alignment.push_back(model.unit % alignment == 0 ? 1 : alignment / model.unit);
     model.fixed.push_back(problem.fixed[b] == kUnplaced ? kUnplaced : problem.fixed[b] / model.unit);
     std::int64_t width = 0;
     for (std::int64_t p = problem.first_piece[b]; p < problem.first_piece[b + 1]; ++p) {
-      if (is_empty(problem, p)) continue;
-      origin.push_back(p);
       width += problem.piece_end[p] - problem.piece_start[p];
       model.pieces.push_back({0, 0, problem.piece_lower[p] / model.unit, problem.piece_upper[p] / model.unit});
       model.floating |= problem.piece_lower[p] > 0;
     }
     model.width.push_back(width);
     model.area.push_back(width * model.size.back());
-    model.first_piece.push_back(static_cast<std::int32_t>(model.pieces.size()));
   }
-  find_sections(problem, origin, model);
-  for (std::int32_t i = 0; i < model.n; ++i) {
-    std::int32_t first = model.sections;
-    std::int32_t last = 0;
-    for (std::int32_t p = model.first_piece[i]; p < model.first_piece[i + 1]; ++p) {
-      first = std::min(first, model.pieces[p].first);
-      last = std::max(last, model.pieces[p].last);
-    }
-    model.first_section.push_back(first);
-    model.last_section.push_back(last);
+  find_sections(problem, model);
+  for (std::int32_t i = 0; i < model.n; ++i) {  // pieces rise in time
+    model.first_section.push_back(model.pieces[model.first_piece[i]].first);
+    model.last_section.push_back(model.pieces[model.first_piece[i + 1] - 1].last);
   }
-  if (model.n <= kMostBlocks) {
-    find_conflicts(model);
-    find_twins(model);
-  }
+  find_conflicts(model);
+  find_twins(model);
   find_bounds(model);
   return model;
-}
-
-std::vector<std::vector<std::int32_t>> components(const Problem& problem) {
-  std::vector<std::tuple<Tick, Tick, std::int32_t>> spans;
-  for (std::size_t b = 0; b < problem.n; ++b) {
-    bool empty = true;
-    Tick first = 0;
-    Tick last = 0;
-    for (std::int64_t p = problem.first_piece[b]; p < problem.first_piece[b + 1]; ++p) {
-      if (is_empty(problem, p)) continue;
-      first = empty ? problem.piece_start[p] : std::min(first, problem.piece_start[p]);
-      last = empty ? problem.piece_end[p] : std::max(last, problem.piece_end[p]);
-      empty = false;
-    }
-    if (!empty) spans.emplace_back(first, last, static_cast<std::int32_t>(b));
-  }
-  std::sort(spans.begin(), spans.end());
-  std::vector<std::vector<std::int32_t>> groups;
-  Tick reach = 0;
-  for (const auto& [first, last, block] : spans) {
-    if (groups.empty() || first >= reach) groups.emplace_back();
-    reach = groups.back().empty() ? last : std::max(reach, last);
-    groups.back().push_back(block);
-  }
-  return groups;
 }
 
 }  // namespace stowplan::packing::exact

@@ -12,6 +12,7 @@
 // since every block of it rests on others. O(n log n + conflicts) to build, O(conflicts) memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -35,16 +36,19 @@ struct Piece {
   Units upper;
 };
 
-// Blocks of a model that can be searched: the search recurses that deep, its bit sets grow squared. For larger ones no
-// conflicts are listed, which may be millions.
-constexpr std::int32_t kMostBlocks = 5000;
+template <typename T>
+struct Range {
+  const T* first;
+  const T* last;
+  const T* begin() const { return first; }
+  const T* end() const { return last; }
+};
 
 struct Model {
   Bytes unit = 1;
   bool floating = false;  // some piece has lower > 0
   std::int32_t n = 0;
   std::int32_t sections = 0;
-  std::vector<std::int32_t> block;  // its number in the problem
   std::vector<Units> size;
   std::vector<Units> alignment;
   std::vector<Units> fixed;  // or kUnplaced
@@ -59,12 +63,29 @@ struct Model {
   std::vector<std::int64_t> width;      // ticks alive
   std::vector<std::int64_t> area;       // units times ticks
   Units lower_bound = 0;                // max load; a fixed block's or any block's own end where that is higher
+
+  Range<Piece> pieces_of(std::int32_t i) const {
+    return {pieces.data() + first_piece[i], pieces.data() + first_piece[i + 1]};
+  }
+  Range<Conflict> conflicts_of(std::int32_t i) const {
+    return {conflicts.data() + first_conflict[i], conflicts.data() + first_conflict[i + 1]};
+  }
+  // Calls visit(piece, section) for all that the block covers.
+  template <typename Visit>
+  void each_section(std::int32_t i, Visit visit) const {
+    for (const Piece& piece : pieces_of(i)) {
+      for (std::int32_t s = piece.first; s <= piece.last; ++s) visit(piece, s);
+    }
+  }
+  // The largest of some loads, one for each section, over the sections of a block.
+  Units highest(const std::vector<Units>& loads, std::int32_t i) const {
+    Units most = 0;
+    each_section(i, [&](const Piece&, std::int32_t s) { most = std::max(most, loads[s]); });
+    return most;
+  }
 };
 
-// The blocks of `problem` named in `blocks` (all with at least one non-empty piece).
-Model build_model(const Problem& problem, const std::vector<std::int32_t>& blocks);
-
-// Groups of blocks (non-empty ones only) whose lifetimes, from first start to last end, are connected.
-std::vector<std::vector<std::int32_t>> components(const Problem& problem);
+// Every block must have a piece.
+Model build_model(const Problem& problem);
 
 }  // namespace stowplan::packing::exact

@@ -25,11 +25,10 @@ Beam::Beam(const Instance& instance) : in_(instance), load_(instance.columns, 0)
   for (std::int32_t k = 0; k < in_.count(); ++k) marks_.push_back(random.next());
 }
 
-Bytes Beam::run(const BeamOptions& options, const std::int32_t* rank, Bytes limit, const Stopwatch& watch,
-                Bytes* offset) {
+Bytes Beam::run(const BeamOptions& options, const double* worth, Bytes limit, const Stopwatch& watch, Bytes* offset) {
   if (in_.count() == 0) return 0;
   options_ = options;
-  rank_ = rank;
+  worth_ = worth;
   limit_ = limit;
   foot_ = options.foot * static_cast<double>(bound_);
   steps_.clear();
@@ -122,8 +121,9 @@ void Beam::expand(const State& state) {
       return false;
     });
     const auto count = std::min(choices_.size(), static_cast<std::size_t>(options_.branch));
-    std::partial_sort(choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(count), choices_.end(),
-                      [&](std::int32_t a, std::int32_t b) { return rank_[a] < rank_[b]; });
+    std::partial_sort(
+        choices_.begin(), choices_.begin() + static_cast<std::ptrdiff_t>(count), choices_.end(),
+        [&](std::int32_t a, std::int32_t b) { return worth_[a] != worth_[b] ? worth_[a] > worth_[b] : a < b; });
     for (std::size_t k = 0; k < count; ++k) {
       child_ = s;
       place(child_, low, choices_[k]);

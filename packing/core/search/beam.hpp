@@ -33,7 +33,7 @@ namespace stowplan::packing {
 
 struct BeamOptions {
   std::int32_t width = 8;
-  std::int32_t branch = 20;  // children per line at most: those of best rank
+  std::int32_t branch = 20;  // children per line at most: those worth most
   double foot = 0.9;         // prospects below foot * bound press nothing
   int power = 3;
 };
@@ -42,9 +42,10 @@ class Beam {
  public:
   explicit Beam(const Instance& instance);
 
-  // rank[k] of the k-th free block: lower is tried first. Returns the highest top of a free block in the best placement
-  // found, with its offsets, or kNoCeiling when none stays at or below `limit` or the watch has expired.
-  Bytes run(const BeamOptions& options, const std::int32_t* rank, Bytes limit, const Stopwatch& watch, Bytes* offset);
+  // worth[k] of the k-th free block: what is worth most is tried first; of equals, the first. Returns the highest top
+  // of a free block in the best placement found, with its offsets, or kNoCeiling when none stays at or below `limit` or
+  // the watch has expired.
+  Bytes run(const BeamOptions& options, const double* worth, Bytes limit, const Stopwatch& watch, Bytes* offset);
 
  private:
   struct Line {
@@ -87,7 +88,7 @@ class Beam {
   Bytes bound_ = 0;
   // The run in progress.
   BeamOptions options_;
-  const std::int32_t* rank_ = nullptr;
+  const double* worth_ = nullptr;
   Bytes limit_ = 0;
   double foot_ = 0;
   std::vector<Step> steps_;

@@ -1,14 +1,12 @@
 #include "search.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <memory>
-#include <numeric>
-#include <thread>
 #include <vector>
 
-#include "../best_fit/best_fit.hpp"
-#include "../greedy/greedy.hpp"
 #include "../window_repair/priority_weights.hpp"
 #include "../window_repair/window_repair.hpp"
 #include "beam.hpp"
@@ -24,19 +22,15 @@ constexpr std::int32_t kBranches[] = {6, 20, 50};
 // How much of the gap to the bound a round must close, by round modulo 4.
 constexpr double kMargins[] = {0, 0.125, 0.25, 0.375};
 
-Bytes peak_of(const Problem& p, const Bytes* offset) {
-  Bytes peak = 0;
-  for (std::size_t i = 0; i < p.n; ++i) peak = std::max(peak, offset[i] + p.size[i]);
-  return peak;
-}
-
-// Runs work(0) .. work(count - 1), each on a thread of its own; the first on the caller's.
+// Runs work(0) .. work(count - 1), each on a thread of its own; the first on the caller's, which alone hears Ctrl-C.
 template <typename Work>
-void in_parallel(int count, Work work) {
-  std::vector<std::thread> threads;
-  for (int t = 1; t < count; ++t) threads.emplace_back(work, t);
+void in_parallel(int count, const Stopwatch& watch, Work work) {
+  std::vector<std::future<void>> others;
+  for (int t = 1; t < count; ++t) others.push_back(std::async(std::launch::async, work, t));
   work(0);
-  for (auto& thread : threads) thread.join();
+  for (const auto& other : others) {
+    while (other.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout) watch.expired();
+  }
 }
 
 Random source(std::uint64_t seed, std::int64_t round, int thread) {
@@ -55,51 +49,29 @@ struct Worker {
     options.power = kPowers[random.below(4)];
     options.branch = kBranches[random.below(3)];
     const PriorityWeights weights{1, 1.2 * random.unit(), 0, 0, 0.3};
-    rank_by(worths(in, std::vector<Bytes>(in.count(), 0), weights, random), rank);
-    peak = beam.run(options, rank.data(), limit, watch, offset.data());
+    const auto worth = worths(in, std::vector<Bytes>(in.count(), 0), weights, random);
+    peak = beam.run(options, worth.data(), limit, watch, offset.data());
   }
 
   const Instance& in;
   Beam beam;
-  std::vector<std::int32_t> rank;
   std::vector<Bytes> offset;
   Bytes peak = kNoCeiling;
 };
 
-Bytes start(const Problem& p, const Control& control, Bytes* offset) {
-  Control quick = control;
-  quick.effort = 4 * static_cast<std::int64_t>(p.n);
-  quick.progress = nullptr;
-  Bytes best = window_repair(p, quick, offset);
-  std::vector<std::int64_t> order(p.n);
-  std::iota(order.begin(), order.end(), 0);
-  std::vector<Bytes> trial(p.n);
-  auto consider = [&] {
-    const Bytes peak = peak_of(p, trial.data());
-    if (peak >= best) return;
-    best = peak;
-    std::copy(trial.begin(), trial.end(), offset);
-  };
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p.size[a] > p.size[b]; });
-  if (greedy(p, order.data(), control, trial.data())) consider();
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto a, auto b) { return p.end[a] - p.start[a] > p.end[b] - p.start[b]; });
-  best_fit(p, order.data(), trial.data());
-  consider();
-  return best;
-}
-
-Bytes repair_in_parallel(const Problem& p, const Control& control, const Stopwatch& watch, Bytes* offset) {
-  const int threads = std::max(1, control.threads);
-  std::vector<std::vector<Bytes>> offsets(threads, std::vector<Bytes>(p.n));
+// Window repair in place of a placement, with another seed for each thread, where that is better.
+Bytes repaired(const Problem& p, const Control& control, const Stopwatch& watch, int threads, Bytes* offset) {
+  std::vector<std::vector<Bytes>> offsets(threads, std::vector<Bytes>(offset, offset + p.n));
   std::vector<Bytes> peaks(threads);
-  in_parallel(threads, [&](int t) {
+  in_parallel(threads, watch, [&](int t) {
     Control mine = control;
     mine.seed = control.seed + static_cast<std::uint64_t>(t);
     mine.progress = nullptr;
     peaks[t] = window_repair(p, mine, offsets[t].data());
   });
   const auto best = std::min_element(peaks.begin(), peaks.end()) - peaks.begin();
+  const Bytes known = peak_of(p, offset);
+  if (peaks[best] >= known) return known;
   std::copy(offsets[best].begin(), offsets[best].end(), offset);
   watch.report(peaks[best]);
   return peaks[best];
@@ -109,39 +81,28 @@ Bytes repair_in_parallel(const Problem& p, const Control& control, const Stopwat
 
 Bytes search(const Problem& p, const Control& control, Bytes* offset) {
   const Stopwatch watch(control);
-  if (p.n == 0) return 0;
-  if (p.n > kBeamBlocks) return repair_in_parallel(p, control, watch, offset);
-  const Bytes bound = live_peak(p);
-  Bytes best = start(p, control, offset);
-  watch.report(best);
-  if (best <= bound) return best;
+  const int threads = std::max(1, control.threads);
+  if (p.n > kBeamBlocks) return repaired(p, control, watch, threads, offset);
+  Control quick = control;
+  quick.effort = 4 * static_cast<std::int64_t>(p.n);
+  Bytes best = repaired(p, quick, watch, 1, offset);
 
-  std::vector<std::int32_t> free;
-  std::vector<Obstacle> obstacles;
-  Bytes fixed_top = 0;
-  for (std::size_t i = 0; i < p.n; ++i) {
-    if (is_plain(p, i)) {
-      free.push_back(static_cast<std::int32_t>(i));
-    } else {
-      add_obstacles(p, i, offset[i], std::numeric_limits<Tick>::min(), std::numeric_limits<Tick>::max(), obstacles);
-      fixed_top = std::max(fixed_top, offset[i] + p.size[i]);
-    }
-  }
-  const Instance in = make_instance(p, free, obstacles);
+  Bytes others_top;
+  const Instance in = around_others(p, offset, others_top);
   std::vector<std::unique_ptr<Worker>> workers;
-  for (int t = 0; t < std::max(1, control.threads); ++t) workers.push_back(std::make_unique<Worker>(in));
+  for (int t = 0; t < threads; ++t) workers.push_back(std::make_unique<Worker>(in));
   const std::int64_t rounds = control.effort > 0               ? control.effort
                               : std::isinf(control.time_limit) ? kDefaultRounds
                                                                : std::numeric_limits<std::int64_t>::max();
   double width = kFirstWidth;
-  const Bytes least = std::max(bound, fixed_top);
+  const Bytes least = std::max(control.target, others_top);
   for (std::int64_t round = 0; round < rounds && best > least && !watch.expired(); ++round) {
-    const Bytes limit = best - 1 - static_cast<Bytes>(kMargins[round % 4] * static_cast<double>(best - 1 - bound));
-    in_parallel(static_cast<int>(workers.size()),
-                [&](int t) { workers[t]->run(width, source(control.seed, round, t), limit, watch); });
+    const double gap = static_cast<double>(best - 1 - control.target);
+    const Bytes limit = best - 1 - static_cast<Bytes>(kMargins[round % 4] * gap);
+    in_parallel(threads, watch, [&](int t) { workers[t]->run(width, source(control.seed, round, t), limit, watch); });
     for (const auto& worker : workers) {
-      if (worker->peak == kNoCeiling || std::max(worker->peak, fixed_top) >= best) continue;
-      best = std::max(worker->peak, fixed_top);
+      if (worker->peak == kNoCeiling || std::max(worker->peak, others_top) >= best) continue;
+      best = std::max(worker->peak, others_top);
       for (std::int32_t k = 0; k < in.count(); ++k) offset[in.row[k]] = worker->offset[k];
       watch.report(best);
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace stowplan::packing {
 
@@ -25,15 +24,6 @@ Column reach_of(const Instance& in, const PriorityWeights& weights) {
   double columns = 0;
   for (std::int32_t k = 0; k < in.count(); ++k) columns += in.end[k] - in.start[k];
   return static_cast<Column>(weights.reach * columns / std::max(1, in.count()));
-}
-
-void rank_by(const std::vector<double>& worth, std::vector<std::int32_t>& rank) {
-  std::vector<std::int32_t> order(worth.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(),
-            [&](std::int32_t a, std::int32_t b) { return worth[a] != worth[b] ? worth[a] > worth[b] : a < b; });
-  rank.resize(worth.size());
-  for (std::size_t k = 0; k < order.size(); ++k) rank[order[k]] = static_cast<std::int32_t>(k);
 }
 
 }  // namespace stowplan::packing

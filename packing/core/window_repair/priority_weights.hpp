@@ -42,7 +42,4 @@ std::vector<double> worths(const Instance& instance, const std::vector<Bytes>& c
 // The weights' reach in columns.
 Column reach_of(const Instance& instance, const PriorityWeights& weights);
 
-// rank[k] of free block k by falling worth, for a decoder that knows orders only; ties by k.
-void rank_by(const std::vector<double>& worth, std::vector<std::int32_t>& rank);
-
 }  // namespace stowplan::packing

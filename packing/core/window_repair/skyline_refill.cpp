@@ -11,7 +11,7 @@ constexpr std::int32_t kNobody = -1;
 
 }  // namespace
 
-SkylineRefill::SkylineRefill(const Instance& instance, const Stopwatch* watch) : in_(instance), watch_(watch) {
+SkylineRefill::SkylineRefill(const Instance& instance, const Stopwatch& watch) : in_(instance), watch_(watch) {
   while (leaves_ * kBucket < in_.count()) leaves_ *= 2;
   if (!in_.obstacles.empty()) {
     while (ceiling_leaves_ < in_.columns) ceiling_leaves_ *= 2;
@@ -28,7 +28,7 @@ Bytes SkylineRefill::run(const double* worth, Column reach, Bytes limit, Bytes* 
   for (std::int32_t left = in_.count(); left > 0;) {
     if (looks_ - timed_ >= kBetweenTimes) {
       timed_ = looks_;
-      if (watch_ != nullptr && watch_->expired()) return kNoCeiling;
+      if (watch_.expired()) return kNoCeiling;
     }
     const Line& line = lines_[at];
     const Bytes before = line.before == kNobody ? kNoCeiling : lines_[line.before].height;

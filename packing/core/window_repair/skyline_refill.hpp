@@ -44,7 +44,7 @@ namespace stowplan::packing {
 
 class SkylineRefill {
  public:
-  explicit SkylineRefill(const Instance& instance, const Stopwatch* watch = nullptr);
+  SkylineRefill(const Instance& instance, const Stopwatch& watch);
 
   // worth[k] > 0 of the k-th free block; of equals the first is preferred. offset[k]: results. Returns the highest top
   // among the free blocks, or kNoCeiling (offsets undefined) as soon as one would pass `limit`, or the watch has
@@ -105,7 +105,7 @@ class SkylineRefill {
   std::int32_t splice(std::int32_t line, const std::vector<Band>& bands);
 
   const Instance& in_;
-  const Stopwatch* const watch_;
+  const Stopwatch& watch_;
   std::int32_t leaves_ = 1, ceiling_leaves_ = 1;
   std::vector<Waiting> waiting_;
   std::vector<Below> tree_;

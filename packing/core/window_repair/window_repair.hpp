@@ -28,9 +28,10 @@
 
 namespace stowplan::packing {
 
-// Writes problem.n offsets and returns the peak; kNoCeiling where the time is over before all are placed. Effort is
-// counted in blocks handled, and in looks at what may be placed; one start is made, whatever it takes. Equal seeds and
-// efforts without a time limit give equal results. One thread.
+// `offset`: problem.n results; before, valid offsets of the blocks that are no plain rectangles or fixed, which stay.
+// Returns the peak; kNoCeiling where the time is over before all are placed. Effort is counted in blocks handled, and
+// in looks at what may be placed; one start is made, whatever it takes. Equal seeds and efforts without a time limit
+// give equal results. One thread.
 Bytes window_repair(const Problem& problem, const Control& control, Bytes* offset);
 
 }  // namespace stowplan::packing

@@ -112,7 +112,7 @@ bool Repair::retry(Tick start, Tick end, bool fresh, std::int64_t& effort) {
   Bytes before = 0;
   for (const std::int32_t row : free) before = std::max(before, top(row));
   Bytes lowest = before;
-  SkylineRefill refill(in, &watch_);
+  SkylineRefill refill(in, watch_);
   std::vector<Bytes> trial(in.count());
   std::vector<double> worth, best_worth;
   Column reach = 0, best_reach = 0;
