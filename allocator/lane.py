@@ -36,6 +36,7 @@ from .workers import Planner, let_others_run
 if TYPE_CHECKING:
     from ..packing.problem import IntArray
     from ..planning import Plan
+    from .options import PlanningOptions
     from .planning_budget import Planning
 
 MOST_TAKEN = 4096
@@ -73,10 +74,8 @@ class Lane:
         The backend's number for the lane.
     planning
         How plans are made, and what all lanes of the pool have in common.
-    warmup
-        Steps to let pass before recording.
-    auto_step
-        Whether steps are found, until one is marked.
+    options
+        Its ``warmup``, and whether steps are found until one is marked (``auto_step``).
 
     Attributes
     ----------
@@ -92,18 +91,16 @@ class Lane:
         Bytes of the largest arena that upstream had no memory for.
     """
 
-    def __init__(
-        self, backend: Backend, number: int, planning: Planning, *, warmup: int = 0, auto_step: bool = False
-    ) -> None:
+    def __init__(self, backend: Backend, number: int, planning: Planning, options: PlanningOptions) -> None:
         self._backend = backend
         self.number = number
         self._planning = planning
-        self._warmup = warmup
+        self._warmup = options.warmup
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = self.refused_bytes = 0
-        self._start(auto_step, ())
+        self._start(options.auto_step, ())
 
     def _start(self, found: bool, plans: Iterable[Installed]) -> None:
         """Begin with plans alone; `found`: whether steps are found."""

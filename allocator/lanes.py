@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, StepOutcome, runs_apart
-from .planning_budget import PATIENCE, SHARE, Planning, PlanningBudget
+from .planning_budget import PATIENCE, Planning, PlanningBudget
 from .workers import start_outcome_thread
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..planning.saved import SavedPlan
     from .cache import Installed
     from .lane import Lane
+    from .options import PlanningOptions
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -58,16 +59,8 @@ class Lanes:
         What serves the requests.
     alignment
         Bytes; of every planned offset.
-    auto_step
-        Find steps without being told, until the first `begin_step`; see `PlanningOptions`.
-    planning_share
-        CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
-    warmup
-        Steps to let pass before recording.
-    planner
-        Name of the packing solver.
-    max_plans
-        Plans that a lane keeps.
+    options
+        How to plan. With ``auto_step``, steps are found until the first `begin_step`.
 
     Attributes
     ----------
@@ -75,22 +68,10 @@ class Lanes:
         What the lanes have in common.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        alignment: int,
-        warmup: int,
-        planner: str,
-        max_plans: int,
-        auto_step: bool = False,
-        planning_share: float = SHARE,
-    ) -> None:
-        self._backend = backend
-        self.planning = Planning(
-            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share)
-        )
-        self._warmup, self._auto_step = warmup, auto_step
+    def __init__(self, backend: Backend, alignment: int, options: PlanningOptions) -> None:
+        self._backend, self._options = backend, options
+        most, budget = options.max_plans, PlanningBudget(options.planning_share)
+        self.planning = Planning(alignment, options.planner, most, SharedPlans(most), budget)
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -100,7 +81,7 @@ class Lanes:
         self._refusal: str | None = None
         self._collecting = threading.Lock()
         self._lost = False  # outcomes may be: they are being learnt from, or that was cut off
-        if auto_step and self._start_outcome_thread():
+        if options.auto_step and self._start_outcome_thread():
             backend.find_steps()
 
     @property
@@ -117,22 +98,19 @@ class Lanes:
             return False
         return True
 
-    def _make(self, number: int) -> Lane:
-        from .lane import Lane
-
-        return Lane(self._backend, number, self.planning, warmup=self._warmup, auto_step=self._auto_step)
-
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
         if number < len(self._step_slots) and len(self._step_slots[number].lanes) == len(lanes):
             return self._step_slots[number]
+        from .lane import Lane
+
         with self._mutex:
             while len(self._step_slots) <= number:
                 self._step_slots.append(StepSlot())
             step_slot = self._step_slots[number]
             with step_slot.mutex:
                 for place in range(len(step_slot.lanes), len(lanes)):
-                    lane = self._make(lanes[place])
+                    lane = Lane(self._backend, lanes[place], self.planning, self._options)
                     self._load(lane, number, place)
                     step_slot.lanes.append(lane)
         return step_slot

@@ -12,6 +12,7 @@ import pytest
 from stowplan.allocator import lane
 from stowplan.allocator._core import LaneStart, StepOutcome
 from stowplan.allocator.lane import Lane
+from stowplan.allocator.options import PlanningOptions
 from stowplan.allocator.planning_budget import Planning, PlanningBudget
 from stowplan.planning.co_placement import NO_RANGES
 from stowplan.planning.shared import SharedPlans
@@ -56,7 +57,7 @@ class Bench:
 
     def another(self, **options: Any) -> Lane:
         memory: Any = self.memory
-        return Lane(memory, 0, self.planning, **options)
+        return Lane(memory, 0, self.planning, PlanningOptions(**{"warmup": 0, **options}))
 
     def step(
         self,
