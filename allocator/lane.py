@@ -115,7 +115,7 @@ class Lane:
 
     def _begin_to_decide(self) -> None:
         if self.open:
-            self._start(self._policy.found, self.in_use())
+            self._start(self._policy.found, self.held)
         self.open = True
 
     # ------------------------------------------------------------------------------------------------------- steps
@@ -324,13 +324,9 @@ class Lane:
         self.steps_found(())
         return True
 
-    def in_use(self) -> list[Installed]:
-        """Return the plans in use, the least recently used first."""
-        return self._cache.plans()[::-1]
-
     @property
     def held(self) -> list[Installed]:
-        """The plans in use, in no order. Needs no mutex."""
+        """The plans in use, the least recently used first. Needs no mutex."""
         return self._cache.held
 
     @property

@@ -287,7 +287,7 @@ class Lanes:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
         for number, step_slot in enumerate(self._step_slots):
             with step_slot.mutex:
-                found = [lane.in_use() for lane in step_slot.lanes]
+                found = [lane.held for lane in step_slot.lanes]
             for place, entries in enumerate(found):
                 yield number, place, entries
 

@@ -85,7 +85,7 @@ class PlanningBudget:
     def has_time(self) -> bool:
         """Return whether there is time for one more order."""
         with self._mutex:
-            if self._orders < FIRST or not self.is_bounded:
+            if self._orders < FIRST:
                 return True
             used = self.seconds - self._used_before
             others = self._of_process() - self._began - used

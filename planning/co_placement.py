@@ -187,11 +187,9 @@ def _wishes(plan: Plan, neighbours: Sequence[Plan]) -> Iterator[tuple[IntArray, 
     own = np.column_stack([matched[held], matched[held] + plan.problem.size[held]])
     residents = _union(ranges, but=own)
     both = np.where(matched != FREE, matched, begun)
-    seen: list[IntArray] = []
-    for fixed in (both, matched):
-        if not any(np.array_equal(fixed, other) for other in seen):
-            seen.append(fixed)
-            yield fixed, residents
+    yield both, residents
+    if not np.array_equal(both, matched):
+        yield matched, residents
     if len(ranges):
         yield _no_wish(plan), _union(ranges)
 
