@@ -64,18 +64,7 @@ class Record:
 
 
 class Lane:
-    """A lane of a pool: its policy, and its plans.
-
-    Parameters
-    ----------
-    backend
-        What serves the requests.
-    number
-        The backend's number for the lane.
-    planning
-        How plans are made, and what all lanes of the pool have in common.
-    options
-        Its ``warmup``, and whether steps are found until one is marked (``auto_step``).
+    """A lane of a pool, by the backend's number for it: its policy, and its plans.
 
     Attributes
     ----------

@@ -51,21 +51,9 @@ class InterruptedThread(Interrupted, threading.local):
 
 
 class Lanes:
-    """A pool's steps on one device.
+    """A pool's steps on one device; every planned offset is a multiple of `alignment` bytes.
 
-    Parameters
-    ----------
-    backend
-        What serves the requests.
-    alignment
-        Bytes; of every planned offset.
-    options
-        How to plan. With ``auto_step``, steps are found until the first `begin_step`.
-
-    Attributes
-    ----------
-    planning
-        What the lanes have in common.
+    With the option ``auto_step``, steps are found until the first `begin_step`.
     """
 
     def __init__(self, backend: Backend, alignment: int, options: PlanningOptions) -> None:
@@ -130,13 +118,7 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------- steps
 
     def check(self) -> None:
-        """See whether a step may begin in this thread, but for one that it runs already.
-
-        Raises
-        ------
-        PoolError
-            The thread is in an interrupted part, or steps are refused.
-        """
+        """Raise PoolError where no step may begin: in an interrupted part of this thread, or if steps are refused."""
         if self._refusal is not None:
             raise PoolError(self._refusal)
         if self._interrupted.depth:
@@ -179,9 +161,7 @@ class Lanes:
     def collect(self) -> float:
         """Learn from the steps that were found and have ended; on any thread.
 
-        Returns
-        -------
-        Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
+        Return for how many seconds outcomes are to wait then: more than 0 where planning has used its share.
         """
         with self._collecting:  # outcomes come in their order
             budget = self.planning.budget
@@ -241,13 +221,7 @@ class Lanes:
         self._interrupted.depth = depth
 
     def resume(self) -> None:
-        """Leave the innermost interrupted part.
-
-        Raises
-        ------
-        PoolError
-            This thread is not in one.
-        """
+        """Leave the innermost interrupted part; raise PoolError where this thread is in none."""
         if not self._interrupted.depth:
             raise PoolError("resume without interrupt: this thread is not in an interrupted part")
         self.be_interrupted(self.interruptions - 1)
@@ -295,12 +269,8 @@ class Lanes:
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
-        Those of the first step slot at once, those of others when steps of as many threads run at once.
-
-        Raises
-        ------
-        PoolError
-            There is no memory for the first step slot's arena.
+        Those of the first step slot at once (PoolError where there is no memory for its arena), those of others when
+        steps of as many threads run at once.
         """
         from ..planning.saved import load_plans
 
@@ -319,13 +289,7 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------ answers
 
     def plan(self) -> Plan:
-        """Return the plan that was made last; of several lanes', the one with the largest arena.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet, or no memory for its arena.
-        """
+        """Return the plan that was made last, of several lanes' the one with the largest arena; see `Pool.plan`."""
         plans = [lane.latest for lane in self._all() if lane.latest is not None]
         refused = max((lane.refused_bytes for lane in self._all()), default=0)
         if not plans and refused:

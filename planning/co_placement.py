@@ -42,23 +42,10 @@ TOLERANCE = 1.02
 
 
 def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, packer: Pack = pack) -> Plan:
-    """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
+    """Place a plan, packed alone, again: in agreement with other plans as far as that costs nothing to speak of.
 
-    Parameters
-    ----------
-    plan
-        The plan, packed alone.
-    neighbours
-        The other plans, the most important first.
-    arena_bytes
-        The arena that is reserved already: up to there agreement is free.
-    packer
-        What packs.
-
-    Returns
-    -------
-    Plan
-        The same blocks; the placement's lower bound and optimality are those of the blocks alone.
+    The most important neighbours come first. Up to `arena_bytes`, which are reserved already, agreement is free. The
+    new placement's lower bound and optimality are those of the plan's blocks alone.
     """
     if not neighbours:
         return plan
@@ -76,14 +63,7 @@ def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
     In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
     the arena has no memory in their places (core/device/device_pool.hpp): so these places are to be in one run. The
     block that is requested last is at the bottom, so that what is free in the run before is at its other end, next to
-    the rest of the arena. Small blocks go where they fit.
-
-    Parameters
-    ----------
-    plan
-        The plan, packed alone.
-    packer
-        The same as of `place_beside`.
+    the rest of the arena. Small blocks go where they fit. The plan was packed alone.
     """
     wrapped = np.flatnonzero(plan.profile.wrapped[plan.rows])
     if not len(wrapped):
@@ -105,25 +85,11 @@ def place_around(
     arena_bytes: int | None,
     packer: Pack = pack,
 ) -> Plan | None:
-    """Place a plan's blocks again, around blocks that stay in the arena, and next to other plans where possible.
+    """Place a plan's blocks again, around what stays in the arena, and next to other plans where possible.
 
-    Parameters
-    ----------
-    plan
-        The plan, wherever its blocks are now.
-    stayers
-        Ranges that nothing is to be placed in, int64 (m, 2), begin and end.
-    neighbours
-        The other plans, the most important first.
-    arena_bytes
-        The most that the plan may need; None: whatever it takes.
-    packer
-        What packs.
-
-    Returns
-    -------
-    Plan
-        The plan itself where nothing is in its way, or None where it does not fit.
+    Return the plan itself where nothing is in its way, and None where it does not fit. Nothing is placed in the ranges
+    of `stayers`, int64 (m, 2), begin and end, nor beyond `arena_bytes` (None: it takes what it needs). The most
+    important neighbours come first.
     """
     if not is_obstructed(plan, stayers):
         return plan
