@@ -134,9 +134,6 @@ cdef class Replay:
         cdef optional_step_slot step_slot = self.core.enter(thread)
         return step_slot.value() if step_slot.has_value() else None
 
-    def leave(self, uint16_t step_slot):
-        self.core.leave(step_slot)
-
     def lanes_of(self, uint16_t step_slot):
         return list(self.core.lanes_of(step_slot))
 
@@ -155,29 +152,18 @@ cdef class Replay:
         cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
         return _lane_outcomes(outcomes)
 
-    def begin_lane(self, uint16_t lane, CorePlan plan=None, PlanSet others=PlanSet()):
-        """Begin one lane's part of a step."""
-        self.core.lane(lane).begin_step(_pointer(plan), others.plans)
-
-    def end_lane(self, uint16_t lane):
-        """Return a `StepOutcome`."""
-        cdef CStepOutcome outcome = self.core.lane(lane).end_step()
-        return _outcome(outcome)
-
     def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
         """Begin a step of which only the first lane has a plan; False where the thread runs one."""
         step_slot = self.enter(thread)
         if step_slot is None:
             return False
-        for i, lane in enumerate(self.lanes_of(step_slot)):
-            self.begin_lane(lane, *((plan, others) if i == 0 else ()))
+        first, *rest = self.lanes_of(step_slot)
+        self.begin([LaneStart(first, plan, others, timestamps=False), *map(LaneStart, rest)])
         return True
 
     def end_step(self, uint16_t step_slot=0):
         """Return the first lane's `StepOutcome`."""
-        outcomes = [self.end_lane(lane) for lane in self.lanes_of(step_slot)]
-        self.leave(step_slot)
-        return outcomes[0]
+        return self.end(step_slot)[0][1]
 
     def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
         self.core.set_interrupted(thread, interrupted)

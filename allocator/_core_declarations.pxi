@@ -52,8 +52,6 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uintptr_t end
 
     cdef cppclass CReplay "stowplan::allocator::Replay":
-        void begin_step(PlanPtr, vector[PlanPtr]) except +
-        CStepOutcome end_step() except +
         vector[Range] stayers() except +
         void reserve(uintptr_t, int64_t) except +
 
@@ -134,7 +132,6 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
         const vector[uint32_t]& awaited(uint32_t)
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t) except +
-        void leave(uint16_t)
         void begin(const CLaneStart&, cbool) except +
         vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)

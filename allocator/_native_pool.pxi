@@ -124,14 +124,6 @@ cdef class NativePool(HostBackend):
         finally:
             self.place.dispatcher.stop_serving()
 
-    def start_serving(self):
-        """Install it, as `with pool:` does."""
-        self.install()
-
-    def stop_serving(self):
-        """Uninstall it."""
-        self.uninstall()
-
 
 @cython.final
 cdef class NativePlace:

@@ -8,6 +8,7 @@ requests. All plans of a lane share one arena.
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,20 +26,12 @@ _tags = itertools.count(1)
 
 @dataclass(eq=False)
 class Installed:
-    """A plan in use.
+    """A plan in use, with the core's name for it (not 0), the step's key or None, and its form in the core.
 
     Attributes
     ----------
-    plan, tag
-        The plan, and the core's name for it; not 0.
-    key
-        The step's key, or None.
-    core
-        The plan in the core's form (allocator/core/replay/plan.hpp).
     revisions
         How often it was succeeded in a row without having been replayed in full.
-    used
-        When it was last followed; larger is later.
     successor
         Tag of the plan that was followed after it, the last time.
     """
@@ -48,7 +41,6 @@ class Installed:
     key: Hashable
     core: CorePlan
     revisions: int = 0
-    used: int = 0
     successor: int = 0
 
 
@@ -65,17 +57,13 @@ class PlanCache:
 
     def __init__(self, capacity: int, plans: Iterable[Installed] = ()) -> None:
         self._capacity = capacity
-        self._plans: dict[int, Installed] = {}
+        self._plans: OrderedDict[int, Installed] = OrderedDict()  # by tag, the least recently used first
         self._sets: dict[Hashable, PlanSet] = {}
-        self._clock = 0
         self._last_followed = 0
         self.arena_bytes = 0
         """Bytes of an arena in which every plan can be replayed."""
         for entry in plans:
             self.add(entry)
-
-    def __len__(self) -> int:
-        return len(self._plans)
 
     @property
     def lower_bound(self) -> int:
@@ -84,12 +72,12 @@ class PlanCache:
 
     @property
     def held(self) -> list[Installed]:
-        """All plans, in no order. On any thread."""
+        """All plans, the least recently used first. On any thread."""
         return list(self._plans.values())
 
     def plans(self) -> list[Installed]:
         """Return all plans, the most recently used first."""
-        return sorted(self._plans.values(), key=lambda entry: -entry.used)
+        return self.held[::-1]
 
     def get(self, tag: int) -> Installed | None:
         """Return the plan of this tag."""
@@ -135,11 +123,10 @@ class PlanCache:
             if entry.plan.profile is replaces.plan.profile:
                 self._succeed(entry, replaces)
         while len(self._plans) >= self._capacity:
-            self._remove(self.plans()[-1])
+            self._remove(self.held[0])
         self._plans[entry.tag] = entry
+        self._plans.move_to_end(entry.tag)
         self._plans_changed(entry.key)
-        self._clock += 1
-        entry.used = self._clock
 
     def _succeed(self, entry: Installed, old: Installed) -> None:
         """Expect a plan wherever the plan that it replaces was expected. O(plans)."""
@@ -152,8 +139,7 @@ class PlanCache:
 
     def follow(self, entry: Installed, *, in_full: bool) -> None:
         """Note that a step has followed this plan: it is the most recently used, and the last one's successor."""
-        self._clock += 1
-        entry.used = self._clock
+        self._plans.move_to_end(entry.tag)
         last = self._plans.get(self._last_followed)
         if last is not None:
             last.successor = entry.tag

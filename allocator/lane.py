@@ -36,6 +36,7 @@ from .workers import Planner, let_others_run
 if TYPE_CHECKING:
     from ..packing.problem import IntArray
     from ..planning import Plan
+    from .options import PlanningOptions
     from .planning_budget import Planning
 
 MOST_TAKEN = 4096
@@ -63,20 +64,7 @@ class Record:
 
 
 class Lane:
-    """A lane of a pool: its policy, and its plans.
-
-    Parameters
-    ----------
-    backend
-        What serves the requests.
-    number
-        The backend's number for the lane.
-    planning
-        How plans are made, and what all lanes of the pool have in common.
-    warmup
-        Steps to let pass before recording.
-    auto_step
-        Whether steps are found, until one is marked.
+    """A lane of a pool, by the backend's number for it: its policy, and its plans.
 
     Attributes
     ----------
@@ -92,18 +80,16 @@ class Lane:
         Bytes of the largest arena that upstream had no memory for.
     """
 
-    def __init__(
-        self, backend: Backend, number: int, planning: Planning, *, warmup: int = 0, auto_step: bool = False
-    ) -> None:
+    def __init__(self, backend: Backend, number: int, planning: Planning, options: PlanningOptions) -> None:
         self._backend = backend
         self.number = number
         self._planning = planning
-        self._warmup = warmup
+        self._warmup = options.warmup
         self.key: Hashable = None
         self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = self.refused_bytes = 0
-        self._start(auto_step, ())
+        self._start(options.auto_step, ())
 
     def _start(self, found: bool, plans: Iterable[Installed]) -> None:
         """Begin with plans alone; `found`: whether steps are found."""
@@ -118,7 +104,7 @@ class Lane:
 
     def _begin_to_decide(self) -> None:
         if self.open:
-            self._start(self._policy.found, self.in_use())
+            self._start(self._policy.found, self.held)
         self.open = True
 
     # ------------------------------------------------------------------------------------------------------- steps
@@ -327,13 +313,9 @@ class Lane:
         self.steps_found(())
         return True
 
-    def in_use(self) -> list[Installed]:
-        """Return the plans in use, the least recently used first."""
-        return self._cache.plans()[::-1]
-
     @property
     def held(self) -> list[Installed]:
-        """The plans in use, in no order. Needs no mutex."""
+        """The plans in use, the least recently used first. Needs no mutex."""
         return self._cache.held
 
     @property

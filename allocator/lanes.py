@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, StepOutcome, runs_apart
-from .planning_budget import PATIENCE, SHARE, Planning, PlanningBudget
+from .planning_budget import PATIENCE, Planning, PlanningBudget
 from .workers import start_outcome_thread
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..planning.saved import SavedPlan
     from .cache import Installed
     from .lane import Lane
+    from .options import PlanningOptions
     from .report import Diagnosis, InUse
     from .stats import Stats
 
@@ -50,47 +51,15 @@ class InterruptedThread(Interrupted, threading.local):
 
 
 class Lanes:
-    """A pool's steps on one device.
+    """A pool's steps on one device; every planned offset is a multiple of `alignment` bytes.
 
-    Parameters
-    ----------
-    backend
-        What serves the requests.
-    alignment
-        Bytes; of every planned offset.
-    auto_step
-        Find steps without being told, until the first `begin_step`; see `PlanningOptions`.
-    planning_share
-        CPU time that planning may use, as a share of the process's other CPU time (planning_budget.py).
-    warmup
-        Steps to let pass before recording.
-    planner
-        Name of the packing solver.
-    max_plans
-        Plans that a lane keeps.
-
-    Attributes
-    ----------
-    planning
-        What the lanes have in common.
+    With the option ``auto_step``, steps are found until the first `begin_step`.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        alignment: int,
-        warmup: int,
-        planner: str,
-        max_plans: int,
-        auto_step: bool = False,
-        planning_share: float = SHARE,
-    ) -> None:
-        self._backend = backend
-        self.planning = Planning(
-            alignment, planner, max_plans, SharedPlans(max_plans), PlanningBudget(planning_share)
-        )
-        self._warmup, self._auto_step = warmup, auto_step
+    def __init__(self, backend: Backend, alignment: int, options: PlanningOptions) -> None:
+        self._backend, self._options = backend, options
+        most, budget = options.max_plans, PlanningBudget(options.planning_share)
+        self.planning = Planning(alignment, options.planner, most, SharedPlans(most), budget)
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
@@ -100,7 +69,7 @@ class Lanes:
         self._refusal: str | None = None
         self._collecting = threading.Lock()
         self._lost = False  # outcomes may be: they are being learnt from, or that was cut off
-        if auto_step and self._start_outcome_thread():
+        if options.auto_step and self._start_outcome_thread():
             backend.find_steps()
 
     @property
@@ -117,22 +86,19 @@ class Lanes:
             return False
         return True
 
-    def _make(self, number: int) -> Lane:
-        from .lane import Lane
-
-        return Lane(self._backend, number, self.planning, warmup=self._warmup, auto_step=self._auto_step)
-
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
         if number < len(self._step_slots) and len(self._step_slots[number].lanes) == len(lanes):
             return self._step_slots[number]
+        from .lane import Lane
+
         with self._mutex:
             while len(self._step_slots) <= number:
                 self._step_slots.append(StepSlot())
             step_slot = self._step_slots[number]
             with step_slot.mutex:
                 for place in range(len(step_slot.lanes), len(lanes)):
-                    lane = self._make(lanes[place])
+                    lane = Lane(self._backend, lanes[place], self.planning, self._options)
                     self._load(lane, number, place)
                     step_slot.lanes.append(lane)
         return step_slot
@@ -152,13 +118,7 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------- steps
 
     def check(self) -> None:
-        """See whether a step may begin in this thread, but for one that it runs already.
-
-        Raises
-        ------
-        PoolError
-            The thread is in an interrupted part, or steps are refused.
-        """
+        """Raise PoolError where no step may begin: in an interrupted part of this thread, or if steps are refused."""
         if self._refusal is not None:
             raise PoolError(self._refusal)
         if self._interrupted.depth:
@@ -201,9 +161,7 @@ class Lanes:
     def collect(self) -> float:
         """Learn from the steps that were found and have ended; on any thread.
 
-        Returns
-        -------
-        Seconds for which the outcome thread is to let outcomes wait: more than 0 where planning has used its share.
+        Return for how many seconds outcomes are to wait then: more than 0 where planning has used its share.
         """
         with self._collecting:  # outcomes come in their order
             budget = self.planning.budget
@@ -263,13 +221,7 @@ class Lanes:
         self._interrupted.depth = depth
 
     def resume(self) -> None:
-        """Leave the innermost interrupted part.
-
-        Raises
-        ------
-        PoolError
-            This thread is not in one.
-        """
+        """Leave the innermost interrupted part; raise PoolError where this thread is in none."""
         if not self._interrupted.depth:
             raise PoolError("resume without interrupt: this thread is not in an interrupted part")
         self.be_interrupted(self.interruptions - 1)
@@ -309,7 +261,7 @@ class Lanes:
         """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
         for number, step_slot in enumerate(self._step_slots):
             with step_slot.mutex:
-                found = [lane.in_use() for lane in step_slot.lanes]
+                found = [lane.held for lane in step_slot.lanes]
             for place, entries in enumerate(found):
                 yield number, place, entries
 
@@ -317,12 +269,8 @@ class Lanes:
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
         """Take plans from a file into use, in place of a warm-up; see `load_plans`.
 
-        Those of the first step slot at once, those of others when steps of as many threads run at once.
-
-        Raises
-        ------
-        PoolError
-            There is no memory for the first step slot's arena.
+        Those of the first step slot at once (PoolError where there is no memory for its arena), those of others when
+        steps of as many threads run at once.
         """
         from ..planning.saved import load_plans
 
@@ -341,13 +289,7 @@ class Lanes:
     # ------------------------------------------------------------------------------------------------------ answers
 
     def plan(self) -> Plan:
-        """Return the plan that was made last; of several lanes', the one with the largest arena.
-
-        Raises
-        ------
-        ProfileError
-            There is no plan yet, or no memory for its arena.
-        """
+        """Return the plan that was made last, of several lanes' the one with the largest arena; see `Pool.plan`."""
         plans = [lane.latest for lane in self._all() if lane.latest is not None]
         refused = max((lane.refused_bytes for lane in self._all()), default=0)
         if not plans and refused:

@@ -14,7 +14,7 @@ import inspect
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 from ..errors import PoolError
 from ..units import parse_bytes, parse_share
@@ -127,11 +127,6 @@ class PlanningOptions(NamedTuple):
         """Raise PoolError if `small` is given to a pool that plans requests of any size."""
         if self.small is not None:
             raise PoolError(f"small is {self.small!r}; expected None: {what} of any size are planned")
-
-    def of_lanes(self) -> dict[str, Any]:
-        """Return those of them that the lanes of each device take."""
-        names = ("warmup", "planner", "max_plans", "planning_share", "auto_step")
-        return {name: getattr(self, name) for name in names}
 
 
 def _check_whole(name: str, value: object, least: int, what: str) -> None:

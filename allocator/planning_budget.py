@@ -41,21 +41,10 @@ packed in haste, as all others (packing/portfolio.py)."""
 
 
 class PlanningBudget:
-    """The CPU time that planning has used, and may use.
+    """The CPU time that planning has used, and may use: a share of the process's other CPU time; infinite: no bound.
 
-    Parameters
-    ----------
-    share
-        A share of the process's other CPU time, 0 or more; infinite: no bound.
-    of_thread, of_process
-        Clocks: seconds of CPU time.
-
-    Attributes
-    ----------
-    seconds
-        CPU time used.
-    skipped
-        Orders that were not given because there was no time left for them.
+    `of_thread` and `of_process` are clocks of CPU time, in seconds, as is `seconds`, the time used. `skipped` counts
+    orders that were not given because there was no time left for them.
     """
 
     def __init__(
@@ -85,7 +74,7 @@ class PlanningBudget:
     def has_time(self) -> bool:
         """Return whether there is time for one more order."""
         with self._mutex:
-            if self._orders < FIRST or not self.is_bounded:
+            if self._orders < FIRST:
                 return True
             used = self.seconds - self._used_before
             others = self._of_process() - self._began - used
@@ -115,25 +104,12 @@ class PlanningBudget:
 class Planning:
     """How a pool's plans are made, and what its lanes have in common.
 
-    Attributes
-    ----------
-    alignment
-        Bytes; of every planned offset.
-    solver
-        Name of the packing solver.
-    max_plans
-        Plans that a lane keeps.
-    shared
-        Plans that several lanes need.
-    budget
-        What planning may cost, in all lanes.
-    failures, failure
-        Plans, or decisions about them, that came to nothing by an error; and the last such error.
+    `failures` counts plans, or decisions about them, that came to nothing by an error; `failure` is the last one.
     """
 
-    alignment: int
+    alignment: int  # bytes; of every planned offset
     solver: str
-    max_plans: int
+    max_plans: int  # that a lane keeps
     shared: SharedPlans
     budget: PlanningBudget
     failures: int = 0

@@ -86,18 +86,12 @@ class Pool(ABC):
     def _on(self, device: int) -> Lanes:
         """Return a device's lanes, which are made when they are first requested."""
         if device not in self._by_device:
-            lanes = Lanes(
-                self._open(device),
-                alignment=self.alignment,
-                **self._options.of_lanes(),
-            )
-            self._by_device.setdefault(device, lanes)
+            self._by_device.setdefault(device, Lanes(self._open(device), self.alignment, self._options))
         return self._by_device[device]
 
     def _lanes(self) -> Lanes:
         """Return the lanes of this thread's current device."""
-        device = self._current_device()
-        return self._by_device.get(device) or self._on(device)
+        return self._on(self._current_device())
 
     def _all_lanes(self) -> list[Lanes]:
         """Return the lanes of all devices in use."""

@@ -11,102 +11,78 @@ from ..units import human_bytes
 from .counts import REASONS, Count, Kind
 
 
-def _count(kind: Kind, text: str, *, metric: bool = False) -> dict[str, Count]:
-    return {"count": Count(kind, text, metric)}
+def _count(kind: Kind, text: str, *, metric: bool = False, **default: Any) -> Any:
+    """Return a field of `Stats`: its `Count`, and its default if it has one."""
+    return field(metadata={"count": Count(kind, text, metric)}, **default)
 
 
 @dataclass(frozen=True)
 class Stats:
     """Counts since the pool was made, and bytes."""
 
-    replayed: int = field(metadata=_count(Kind.SERVED, "Requests served from a plan."))
-    guests: int = field(metadata=_count(Kind.SERVED, "Unplanned requests served in a hole of the arena."))
-    upstream: int = field(metadata=_count(Kind.SERVED, "Requests served by upstream."))
-    reasons: dict[str, int] = field(
-        metadata=_count(
-            Kind.REASONS,
-            "Why requests were not served from a plan, ``guests`` and ``upstream`` together: "
-            + "; ".join(f"``{name}``, {reason.why}" for name, reason in REASONS.items())
-            + ".",
-        )
+    replayed: int = _count(Kind.SERVED, "Requests served from a plan.")
+    guests: int = _count(Kind.SERVED, "Unplanned requests served in a hole of the arena.")
+    upstream: int = _count(Kind.SERVED, "Requests served by upstream.")
+    reasons: dict[str, int] = _count(  # noqa: RUF009  # a field, made by `field`
+        Kind.REASONS,
+        "Why requests were not served from a plan, ``guests`` and ``upstream`` together: "
+        + "; ".join(f"``{name}``, {reason.why}" for name, reason in REASONS.items())
+        + ".",
     )
-    smaller: int = field(
-        metadata=_count(Kind.EVENTS, "Of the replayed requests, those that needed less than planned.")
+    smaller: int = _count(Kind.EVENTS, "Of the replayed requests, those that needed less than planned.")
+    missing: int = _count(Kind.EVENTS, "Planned requests that did not come.")
+    plans: int = _count(Kind.EVENTS, "Plans made.", metric=True)
+    reoptimizations: int = _count(
+        Kind.EVENTS, "Plans that took another's place, because requests had changed.", metric=True
     )
-    missing: int = field(metadata=_count(Kind.EVENTS, "Planned requests that did not come."))
-    plans: int = field(metadata=_count(Kind.EVENTS, "Plans made.", metric=True))
-    reoptimizations: int = field(
-        metadata=_count(
-            Kind.EVENTS, "Plans that took another's place, because requests had changed.", metric=True
-        )
+    arena_bytes: int = _count(
+        Kind.BYTES,
+        "Bytes reserved in arenas, retired ones that still hold live blocks included. In a device's virtual memory "
+        "they are whole pages (2 MiB on NVIDIA's), so up to one more than the plan's own ``arena_bytes``.",
     )
-    arena_bytes: int = field(
-        metadata=_count(
-            Kind.BYTES,
-            "Bytes reserved in arenas, retired ones that still hold live blocks included. In a device's virtual memory "
-            "they are whole pages (2 MiB on NVIDIA's), so up to one more than the plan's own ``arena_bytes``.",
-        )
+    kept_bytes: int = _count(
+        Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
     )
-    kept_bytes: int = field(
-        metadata=_count(
-            Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
-        )
+    live_bytes: int = _count(Kind.BYTES, "Bytes requested and not freed.")
+    peak_live_bytes: int = _count(Kind.BYTES, "The most bytes that were live at a time.")
+    reserved_bytes: int = _count(
+        Kind.BYTES,
+        "What the pool holds, in use or not: arenas, upstream's live blocks, and what is kept for later requests "
+        "(without what an upstream on a device that has no ``total_bytes`` keeps, or the C library).",
     )
-    live_bytes: int = field(metadata=_count(Kind.BYTES, "Bytes requested and not freed."))
-    peak_live_bytes: int = field(metadata=_count(Kind.BYTES, "The most bytes that were live at a time."))
-    reserved_bytes: int = field(
-        metadata=_count(
-            Kind.BYTES,
-            "What the pool holds, in use or not: arenas, upstream's live blocks, and what is kept for later requests "
-            "(without what an upstream on a device that has no ``total_bytes`` keeps, or the C library).",
-        )
+    peak_reserved_bytes: int = _count(Kind.BYTES, "The most bytes that were reserved at a time.")
+    lower_bound: int = _count(
+        Kind.BYTES,
+        "Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of "
+        "them can be replayed is smaller. 0 before the first plan.",
     )
-    peak_reserved_bytes: int = field(
-        metadata=_count(Kind.BYTES, "The most bytes that were reserved at a time.")
+    steps: int = _count(
+        Kind.EVENTS, "Steps that have ended, those found by ``auto_step`` included.", default=0
     )
-    lower_bound: int = field(
-        metadata=_count(
-            Kind.BYTES,
-            "Largest lower bound of the plans in use, in bytes (of several arenas, the sum): no arena in which all of "
-            "them can be replayed is smaller. 0 before the first plan.",
-        )
-    )
-    steps: int = field(
-        default=0,
-        metadata=_count(Kind.EVENTS, "Steps that have ended, those found by ``auto_step`` included."),
-    )
-    planning_seconds: float = field(
+    planning_seconds: float = _count(
+        Kind.SECONDS,
+        "CPU time that making plans has used, and looking at steps that were found, in seconds, on threads of the "
+        "pool.",
+        metric=True,
         default=0.0,
-        metadata=_count(
-            Kind.SECONDS,
-            "CPU time that making plans has used, and looking at steps that were found, in seconds, on threads of the "
-            "pool.",
-            metric=True,
-        ),
     )
-    plans_skipped: int = field(
+    plans_skipped: int = _count(
+        Kind.EVENTS,
+        "Plans that were not made because planning had used its share of the CPU time (``planning_share``).",
+        metric=True,
         default=0,
-        metadata=_count(
-            Kind.EVENTS,
-            "Plans that were not made because planning had used its share of the CPU time (``planning_share``).",
-            metric=True,
-        ),
     )
-    plans_failed: int = field(
+    plans_failed: int = _count(
+        Kind.EVENTS,
+        "Plans that an error has kept from being made (no thread, no memory, a solver's failure; ``report`` has "
+        "the last one): the program goes on without them, and later steps ask again.",
+        metric=True,
         default=0,
-        metadata=_count(
-            Kind.EVENTS,
-            "Plans that an error has kept from being made (no thread, no memory, a solver's failure; ``report`` has "
-            "the last one): the program goes on without them, and later steps ask again.",
-            metric=True,
-        ),
     )
-
-    planning_bytes: int = field(
+    planning_bytes: int = _count(
+        Kind.BYTES,
+        "What plans take of the process's memory: those in use, and others that are kept.",
         default=0,
-        metadata=_count(
-            Kind.BYTES, "What plans take of the process's memory: those in use, and others that are kept."
-        ),
     )
 
     @property
@@ -214,43 +190,18 @@ def _attributes() -> str:
 Stats.__doc__ = f"{Stats.__doc__}\n\n{_attributes()}"
 
 
-def snapshot(
-    counters: Mapping[str, Any],
-    *,
-    plans: int,
-    reoptimizations: int,
-    lower_bound: int,
-    planning_seconds: float = 0.0,
-    plans_skipped: int = 0,
-    plans_failed: int = 0,
-    planning_bytes: int = 0,
-) -> Stats:
-    """Return the counts of a pool.
-
-    Parameters
-    ----------
-    counters
-        As the core has them (core/replay/counts.hpp).
-    plans, reoptimizations, lower_bound, planning_seconds, plans_skipped, plans_failed, planning_bytes
-        What it does not know.
-    """
+def snapshot(counters: Mapping[str, Any], **others: Any) -> Stats:
+    """Return the counts of a pool: the core's (core/replay/counts.hpp), and the others, by their names in `Stats`."""
     requests = dict(counters["requests"])
     replayed = requests.pop("replayed")
+    reserved = counters["arena_bytes"] + counters["upstream_bytes"] + counters["kept_bytes"]
+    counted = {"reserved_bytes": reserved, **counters}
     return Stats(
         replayed=replayed,
         upstream=sum(requests.values()) - counters["guests"],
         reasons={name: n for name, n in requests.items() if n},
-        plans=plans,
-        reoptimizations=reoptimizations,
-        reserved_bytes=counters.get(
-            "reserved_bytes", counters["arena_bytes"] + counters["upstream_bytes"] + counters["kept_bytes"]
-        ),
-        lower_bound=lower_bound,
-        planning_seconds=planning_seconds,
-        plans_skipped=plans_skipped,
-        plans_failed=plans_failed,
-        planning_bytes=planning_bytes,
-        **{name: counters[name] for name in COUNTS.keys() & counters.keys() - {"reserved_bytes"}},
+        **{name: counted[name] for name in COUNTS.keys() & counted.keys()},
+        **others,
     )
 
 

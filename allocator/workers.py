@@ -86,13 +86,7 @@ class Planner(Generic[T]):
         return self._works or bool(self._done)
 
     def submit(self, job: Callable[[], T]) -> None:
-        """Start a job when those before it are done.
-
-        Raises
-        ------
-        RuntimeError
-            There is no thread for it: the system gives none, or the interpreter goes down.
-        """
+        """Start a job when those before it are done; raise RuntimeError where no thread can be started for it."""
         with self._mutex:
             if not self._works:
                 if _is_over:
@@ -153,19 +147,9 @@ def start_outcome_thread(
 ) -> threading.Thread:
     """Call a bound method on a thread of its own, whenever there are outcomes, as long as the method's owner lives.
 
-    Parameters
-    ----------
-    wait
-        Waits for the next outcomes; returns False after `close`.
-    close
-        Ends all waits, now and to come: called when the owner dies.
-    collect
-        The method, which does not raise: returns seconds to rest, `LONGEST_REST` at most. It is not kept alive.
-
-    Raises
-    ------
-    RuntimeError
-        The system gives no thread.
+    `wait` waits for the next outcomes, and returns False after `close`, which is called when the owner dies. `collect`,
+    the method, is not kept alive; it does not raise, and returns seconds to rest, `LONGEST_REST` at most. RuntimeError
+    where the system gives no thread.
     """
     method = weakref.WeakMethod(collect)
     thread = threading.Thread(target=_run, args=(wait, method), name="stowplan-outcomes", daemon=True)

@@ -16,7 +16,7 @@ last wish is given up first. A wish is a fixed offset to the packer, and a resid
 first step that a loaded plan served). What is planned in their place would go upstream in every step. So a plan that
 they obstruct is placed again, with their ranges as residents.
 
-Up to four packings; the wishes take O(b log b + r c) for b blocks in all plans, r resident ranges, c of them matched.
+Up to four packings; the wishes take O(b log b) for b blocks in all plans.
 """
 
 from __future__ import annotations
@@ -42,23 +42,10 @@ TOLERANCE = 1.02
 
 
 def place_beside(plan: Plan, neighbours: Sequence[Plan], *, arena_bytes: int, packer: Pack = pack) -> Plan:
-    """Place a plan's blocks again, in agreement with other plans as far as that costs nothing to speak of.
+    """Place a plan, packed alone, again: in agreement with other plans as far as that costs nothing to speak of.
 
-    Parameters
-    ----------
-    plan
-        The plan, packed alone.
-    neighbours
-        The other plans, the most important first.
-    arena_bytes
-        The arena that is reserved already: up to there agreement is free.
-    packer
-        What packs.
-
-    Returns
-    -------
-    Plan
-        The same blocks; the placement's lower bound and optimality are those of the blocks alone.
+    The most important neighbours come first. Up to `arena_bytes`, which are reserved already, agreement is free. The
+    new placement's lower bound and optimality are those of the plan's blocks alone.
     """
     if not neighbours:
         return plan
@@ -76,14 +63,7 @@ def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
     In the first step of a plan on a device the blocks that the step before has left live elsewhere, and until they end
     the arena has no memory in their places (core/device/device_pool.hpp): so these places are to be in one run. The
     block that is requested last is at the bottom, so that what is free in the run before is at its other end, next to
-    the rest of the arena. Small blocks go where they fit.
-
-    Parameters
-    ----------
-    plan
-        The plan, packed alone.
-    packer
-        The same as of `place_beside`.
+    the rest of the arena. Small blocks go where they fit. The plan was packed alone.
     """
     wrapped = np.flatnonzero(plan.profile.wrapped[plan.rows])
     if not len(wrapped):
@@ -105,25 +85,11 @@ def place_around(
     arena_bytes: int | None,
     packer: Pack = pack,
 ) -> Plan | None:
-    """Place a plan's blocks again, around blocks that stay in the arena, and next to other plans where possible.
+    """Place a plan's blocks again, around what stays in the arena, and next to other plans where possible.
 
-    Parameters
-    ----------
-    plan
-        The plan, wherever its blocks are now.
-    stayers
-        Ranges that nothing is to be placed in, int64 (m, 2), begin and end.
-    neighbours
-        The other plans, the most important first.
-    arena_bytes
-        The most that the plan may need; None: whatever it takes.
-    packer
-        What packs.
-
-    Returns
-    -------
-    Plan
-        The plan itself where nothing is in its way, or None where it does not fit.
+    Return the plan itself where nothing is in its way, and None where it does not fit. Nothing is placed in the ranges
+    of `stayers`, int64 (m, 2), begin and end, nor beyond `arena_bytes` (None: it takes what it needs). The most
+    important neighbours come first.
     """
     if not is_obstructed(plan, stayers):
         return plan
@@ -185,13 +151,11 @@ def _wishes(plan: Plan, neighbours: Sequence[Plan]) -> Iterator[tuple[IntArray, 
     ranges = np.concatenate([other.residents for other in neighbours] or [NO_RANGES])
     held = np.flatnonzero(matched != FREE)
     own = np.column_stack([matched[held], matched[held] + plan.problem.size[held]])
-    residents = _outside(_union(ranges), own)
+    residents = _union(ranges, but=own)
     both = np.where(matched != FREE, matched, begun)
-    seen: list[IntArray] = []
-    for fixed in (both, matched):
-        if not any(np.array_equal(fixed, other) for other in seen):
-            seen.append(fixed)
-            yield fixed, residents
+    yield both, residents
+    if not np.array_equal(both, matched):
+        yield matched, residents
     if len(ranges):
         yield _no_wish(plan), _union(ranges)
 
@@ -224,32 +188,17 @@ def _match_beginning(plan: Plan, other: Plan, offsets: IntArray) -> None:
     offsets[mine] = theirs[plan.rows[mine]]
 
 
-def _union(ranges: IntArray) -> IntArray:
-    """Merge overlapping and touching ranges, int64 (m, 2)."""
-    merged: list[list[int]] = []
-    for begin, end in ranges[np.argsort(ranges[:, 0], kind="stable")].tolist():
-        if merged and begin <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([begin, end])
-    return np.array(merged, dtype=np.int64).reshape(-1, 2)
+def _union(ranges: IntArray, but: IntArray = NO_RANGES) -> IntArray:
+    """Return what lies in one of some ranges, and in none of others: disjoint ranges, int64 (m, 2). O(m log m)."""
+    edges = np.unique(np.concatenate([ranges, but]))
 
+    def covers(some: IntArray) -> npt.NDArray[np.bool_]:
+        """Return whether one of these ranges covers what lies behind each edge."""
+        begun, ended = (np.searchsorted(np.sort(column), edges, side="right") for column in some.T)
+        return np.asarray(begun > ended)
 
-def _outside(ranges: IntArray, others: IntArray) -> IntArray:
-    """Return what is left of disjoint ranges when others are cut out, int64 (m, 2)."""
-    left: list[tuple[int, int]] = []
-    cuts = _union(others).tolist()
-    for begin, end in ranges.tolist():
-        at = begin
-        for cut_begin, cut_end in cuts:
-            if cut_end <= at or cut_begin >= end:
-                continue
-            if cut_begin > at:
-                left.append((at, cut_begin))
-            at = max(at, cut_end)
-        if at < end:
-            left.append((at, end))
-    return np.array(left, dtype=np.int64).reshape(-1, 2)
+    inside = covers(ranges) & ~covers(but)
+    return edges[np.diff(inside, prepend=False)].reshape(-1, 2)
 
 
 def _with_residents(problem: Problem, fixed: IntArray, residents: IntArray) -> Problem:

@@ -34,24 +34,16 @@ U = TypeVar("U", bound=InUse)
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """What planning has to know of a lane's arena.
-
-    Attributes
-    ----------
-    reserved
-        Bytes of it that are reserved.
-    stayers
-        Its ranges in which blocks stay that no plan knows of, int64 (m, 2).
-    grows
-        Whether it can be made larger where it is; else a larger one, empty of stayers, takes its place.
-    bottom_last
-        Whether its beginning is the last to have memory.
-    """
+    """What planning has to know of a lane's arena."""
 
     reserved: int
+    """Bytes of it that are reserved."""
     stayers: IntArray
+    """Its ranges in which blocks stay that no plan knows of, int64 (m, 2)."""
     grows: bool = True
+    """Whether it can be made larger where it is; else a larger one, empty of stayers, takes its place."""
     bottom_last: bool = False
+    """Whether its beginning is the last to have memory."""
 
 
 NO_ARENA = Arena(0, np.empty((0, 2), dtype=np.int64))
@@ -59,31 +51,19 @@ NO_ARENA = Arena(0, np.empty((0, 2), dtype=np.int64))
 
 @dataclass(frozen=True, eq=False)
 class PlanJob(Generic[U]):
-    """A record that is to be planned.
-
-    Attributes
-    ----------
-    log, following
-        The record, and the step after it.
-    replaced
-        The plan that the recorded step departed from, or None.
-    variants
-        The plans of the same key.
-    neighbours
-        All plans in the arena, the most important first.
-    arena
-        Where the plan is to be replayed.
-    doubted
-        Whether missing frees are blamed on the step before.
-    """
+    """A record that is to be planned, for this arena."""
 
     log: StepLog
     following: StepLog
     replaced: U | None = None
+    """The plan that the recorded step departed from."""
     variants: Sequence[U] = ()
+    """The plans of the same key."""
     neighbours: Sequence[U] = ()
+    """All plans in the arena, the most important first."""
     arena: Arena = NO_ARENA
     doubted: bool = False
+    """Whether missing frees are blamed on the step before."""
 
 
 class Verdict(Enum):
@@ -96,21 +76,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, eq=False)
 class PlanResult(Generic[U]):
-    """What became of a job.
-
-    Attributes
-    ----------
-    verdict
-        What becomes of it.
-    replaced
-        The plan that stays although a step has departed from it, or whose place is taken; or None.
-    plan
-        What comes into use: a new plan, or one that is in use already.
-    arena_bytes
-        Bytes of the arena that is to be reserved.
-    """
+    """What became of a job."""
 
     verdict: Verdict
     replaced: U | None = None
+    """The plan that stays although a step has departed from it, or whose place is taken."""
     plan: Plan | U | None = None
+    """What comes into use: a new plan, or one that is in use already."""
     arena_bytes: int = 0
+    """Bytes of the arena that is to be reserved."""

@@ -33,21 +33,12 @@ ELSEWHERE = 0.5
 
 @dataclass(frozen=True)
 class Options:
-    """How plans are made.
-
-    Attributes
-    ----------
-    alignment
-        Bytes; of every offset.
-    packer
-        What packs.
-    step_aside
-        Called between pieces of the work, to let other threads run.
-    """
+    """How plans are made: offsets are multiples of `alignment` bytes."""
 
     alignment: int
     packer: Pack = pack
     step_aside: Callable[[], object] = lambda: None
+    """Called between pieces of the work, to let other threads run."""
 
 
 class Relation(Enum):
@@ -61,13 +52,7 @@ class Relation(Enum):
 
 
 def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanResult[U]:
-    """Make a plan for a record, in agreement with the others in the arena.
-
-    Raises
-    ------
-    StowplanError
-        The solver fails.
-    """
+    """Make a plan for a record, in agreement with the others in the arena. StowplanError where the solver fails."""
     options.step_aside()
     departed = job.replaced
     # A plan of the same requests is the old one: no step could tell the two apart.

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from ..packing import PackingProgress, Placement, Problem, pack
+from ..packing.problem import IntArray
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
-
-IntArray = npt.NDArray[np.int64]
 
 Pack = Callable[[Problem], Placement]
 """From a problem to a placement: `pack`, or `pack` with a solver's name and other options."""

@@ -28,15 +28,16 @@ from typing import Any, Literal
 import numpy as np
 
 from .._version import __version__
-from ..errors import ConflictError, FormatError, PoolError, ProblemError
+from ..errors import ConflictError, FormatError, PoolError
 from ..files import atomic_write
 from ..packing import Placement, Problem, lower_bound
 from ..packing.check import check_fast
 from ..packing.placement import peak_of
+from ..packing.problem import IntArray
 from ..profiler import Profile
 from ..profiler.profile import COLUMNS
 from ..profiler.steps import MOST_TURNS
-from .plan import IntArray, Plan, problem_of
+from .plan import Plan, problem_of
 
 MAGIC = b"stowplan plan 1\n"
 DIGEST = 16
@@ -137,7 +138,7 @@ def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tu
             plans.append(plan)
         what = "the list of lanes"
         saved = [_in_lane(entry, plans) for entry in header["lanes"]]
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
+    except (ConflictError, LookupError, TypeError, ValueError, OverflowError) as error:
         raise FormatError(path, f"{what} is not valid: {error}") from None
     return saved, small
 
@@ -147,7 +148,7 @@ def _next_plan(entry: dict[str, Any], numbers: IntArray, alignment: int) -> tupl
 
     Raises
     ------
-    LookupError, TypeError, ValueError, OverflowError
+    ConflictError, LookupError, TypeError, ValueError, OverflowError
         The entry is not valid; `ProfileError` and `ProblemError` are ValueErrors.
     """
     requests, period, steps = (_whole(entry, name) for name in ("requests", "period", "steps"))
@@ -217,15 +218,12 @@ def _validated(problem: Problem, offsets: IntArray, solver: str) -> Placement:
 
     Raises
     ------
-    ValueError
+    ConflictError, ValueError
         They are not a valid placement of this problem.
     """
     if len(offsets) != len(problem):
         raise ValueError(f"{len(offsets)} offsets; expected {len(problem)}")
-    try:
-        check_fast(problem, offsets)
-    except (ConflictError, ProblemError) as error:
-        raise ValueError(f"not valid: {error}") from None
+    check_fast(problem, offsets)
     peak, bound = peak_of(problem, offsets), lower_bound(problem)
     offsets.flags.writeable = False
     status: Literal["optimal", "feasible"] = "optimal" if peak == bound else "feasible"

@@ -37,13 +37,7 @@ class _Made:
 
 
 class SharedPlans:
-    """The plans that were made last, by what they were made of.
-
-    Parameters
-    ----------
-    capacity
-        Plans to keep, 1 or more.
-    """
+    """The plans that were made last, by what they were made of: `capacity` of them, 1 or more."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

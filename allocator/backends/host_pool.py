@@ -45,7 +45,7 @@ class HostPool(EnteredPool):
             raise PoolError(f"scope is {scope!r}; expected 'process' or 'thread'")
         small = self.default_small if self._options.small is None else self._options.small
         self._host = self._make_host(small, self._options.limit_bytes(host_memory), SCOPES[scope])
-        self._enter, self._leave = self._host.start_serving, self._host.stop_serving
+        self._enter, self._leave = self._host.install, self._host.uninstall
         self._on(0)
 
     def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:

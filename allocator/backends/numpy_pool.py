@@ -60,6 +60,7 @@ class NumpyPool(HostPool):
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(**options)
+        self._enter, self._leave = self._host.start_serving, self._host.stop_serving
 
     def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
         return HandlerPool("stowplan", default_handler(), small, limit)

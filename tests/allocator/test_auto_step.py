@@ -67,16 +67,6 @@ def test_a_loop_of_numpy_is_replayed_from_the_sixth_step_on() -> None:
     assert pool.stats.plans == 1
 
 
-def test_two_steps_are_one_where_results_overlap() -> None:
-    pool = NumpyPool(auto_step=True)
-    with pool:
-        heat(12, Watch(pool))
-    profile = pool.profile()
-    assert not profile.escaped.any()
-    n = len(profile) // 2
-    assert profile.size[:n].tolist() == profile.size[n:].tolist()
-
-
 def test_nobody_has_to_wait_for_plans() -> None:
     pool = NumpyPool(auto_step=True)
     with pool:
@@ -134,7 +124,7 @@ def test_a_marked_step_ends_the_search() -> None:
     assert marked.steps == found.steps + 1 + 6  # the one that was running ends, too
     assert marked.replayed > found.replayed
     assert (stats.steps, stats.replayed) == (marked.steps, marked.replayed)  # nobody looks for steps any more
-    assert {entry.key for entry in pool._lanes()._all()[0].in_use()} == {None, "marked"}
+    assert {entry.key for entry in pool._lanes()._all()[0].held} == {None, "marked"}
 
 
 def test_interrupted_parts_are_not_looked_at() -> None:
@@ -205,30 +195,6 @@ def test_more_threads_than_can_be_watched() -> None:
     assert pool.stats.replayed - before > 50
 
 
-def test_another_loop_gets_another_plan() -> None:
-    pool = NumpyPool(auto_step=True)
-    with pool:
-        for size in (3000, 5000):
-            before = pool.stats.replayed
-            for _ in range(80):
-                chain(size)
-                pool.wait()
-            assert pool.stats.replayed - before > 100
-
-
-def test_a_plan_file_serves_a_program_that_marks_nothing(tmp_path) -> None:
-    pool = NumpyPool(auto_step=True)
-    with pool:
-        heat(12, pool.wait)
-    pool.save(tmp_path / "plans")
-    again = NumpyPool.load(tmp_path / "plans", auto_step=True)
-    watch = Watch(again)
-    with again:
-        heat(20, watch)
-    assert watch.stats[2].replayed > 0
-    assert watch.replayed(12) == 1
-
-
 @pytest.mark.parametrize("end", ["", "del pool", "import os; os._exit(0)", "raise SystemExit"])
 def test_the_interpreter_goes_down_in_the_middle(end: str) -> None:
     program = f"""
@@ -259,22 +225,6 @@ def test_the_outcome_thread_ends_with_its_pool() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- networks
-
-
-@pytest.mark.no_cover
-def test_the_step_of_googlenet_is_found(chainer: Any) -> None:
-    """What the explicit form replays of a step like the last one here is all of it: see test_cli."""
-    from stowplan.insight.demo.training import Task, Training
-
-    pool = NumpyPool(auto_step=True)
-    watch = Watch(pool)
-    with pool:
-        training = Training(Task("googlenet", 1, 7, 0))
-        for _ in range(7):
-            training.step()
-            watch()
-    assert watch.found_after <= 5
-    assert watch.replayed(6) >= 0.95
 
 
 @pytest.mark.no_cover

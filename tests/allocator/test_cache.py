@@ -25,13 +25,6 @@ def tags(entries: list[Installed]) -> list[int]:
     return [entry.tag for entry in entries]
 
 
-def test_a_cache_without_plans_expects_none() -> None:
-    cache = PlanCache(2)
-    assert cache.likely("train")[0] is None
-    assert (len(cache), cache.arena_bytes, cache.lower_bound) == (0, 0, 0)
-    assert cache.get(1) is None
-
-
 def test_plans_have_tags_of_their_own() -> None:
     cache = PlanCache(2)
     first, second = add(cache, None), add(cache, None)
@@ -92,16 +85,6 @@ def test_steps_may_follow_the_variants_of_their_key_only() -> None:
     assert cache.likely("x")[1] is not kept
 
 
-def test_a_step_replayed_in_full_ends_the_count_of_revisions() -> None:
-    cache = PlanCache(4)
-    plan = add(cache, None)
-    plan.revisions = 2
-    cache.follow(plan, in_full=False)
-    assert plan.revisions == 2
-    cache.follow(plan, in_full=True)
-    assert plan.revisions == 0
-
-
 def test_a_plan_placed_anew_is_expected_in_the_old_one_s_place() -> None:
     cache = PlanCache(4)
     a, b = add(cache, "x", 100), add(cache, "x", 200)
@@ -120,19 +103,3 @@ def test_a_plan_placed_anew_is_expected_in_the_old_one_s_place() -> None:
 # ------------------------------------------------------------------------------------------------------- the core
 
 BASE = 1 << 20
-
-
-def test_planned_blocks_get_their_offsets_and_the_step_its_tag() -> None:
-    profile = Profile(np.array([100, 300, 200]), np.array([0, 1, 3]), np.array([2, 4, 5]), period=6)
-    installed = PlanCache(1).install(None, make_plan(profile, alignment=64))
-    core = Replay(64)
-    core.reserve(BASE, installed.plan.arena_bytes)
-    assert core.begin_step(installed.core)
-    first, second = core.request(100), core.request(300)
-    assert not core.release(first[1])  # it is not upstream's
-    third = core.request(200)
-    offsets = [address - BASE for address, _ in (first, second, third)]
-    assert offsets == installed.plan.offset.tolist()
-    core.release(second[1])
-    core.release(third[1])
-    assert core.end_step()[2:] == (True, installed.tag)

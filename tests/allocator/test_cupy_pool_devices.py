@@ -16,6 +16,18 @@ from ..running import run
 from .cupy_host import HostUpstream, address, chain, cupy, empty, fill, holds
 
 
+def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
+    pool = CupyPool(upstream, device=0)
+    before = cupy.cuda.get_allocator()
+    cupy.cuda.set_allocator(pool.malloc)
+    try:
+        run(pool, 8, chain)
+    finally:
+        cupy.cuda.set_allocator(before)
+    assert pool.stats.replayed > 0
+    assert set(pool.stats.reasons) == {"no_plan"}
+
+
 def test_what_users_know_from_memory_pool(pool: CupyPool, upstream: HostUpstream) -> None:
     array = empty(1000)
     assert pool.used_bytes() == 1000

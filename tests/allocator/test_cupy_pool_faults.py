@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -105,27 +104,6 @@ def test_a_solver_that_fails(upstream: HostUpstream, monkeypatch: pytest.MonkeyP
         monkeypatch.setitem(registry._solvers, "under test", solvers["best_fit"])
         run(pool, 10, chain)
     assert pool.stats.replayed > 0
-
-
-def test_a_solver_that_takes_its_time(upstream: HostUpstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_answer = threading.Event()
-
-    def slow(problem: Any, options: Any) -> Any:
-        may_answer.wait(600)
-        return solvers["best_fit"](problem, options)
-
-    monkeypatch.setitem(registry._solvers, "slow", slow)
-    pool = CupyPool(upstream, device=0, planner="slow")
-    with cupy.cuda.using_allocator(pool.malloc):
-        for _ in range(10):
-            with pool.step():
-                chain()
-        assert not pool.wait(0.01)
-        assert pool.stats.replayed == 0
-        may_answer.set()
-        assert pool.wait()
-        run(pool, 3, chain)
-    assert pool.stats.replayed == 3 * len(pool.profile())
 
 
 def test_bad_arguments_are_refused(upstream: HostUpstream) -> None:

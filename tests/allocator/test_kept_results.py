@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from stowplan import CupyPool, NumpyPool
-
-from ..running import run
+from stowplan import NumpyPool
 
 ROWS, UNITS, LAYERS = 60, 40, 5
 DATA = np.random.default_rng(0)
 WEIGHTS = DATA.standard_normal((LAYERS, UNITS, UNITS)) / UNITS
-BATCHES = [
-    (DATA.standard_normal((30, 50)).astype(np.float32), DATA.integers(0, 10, 30).astype(np.int32))
-    for _ in range(14)
-]
 
 
 def forward(rows: int = ROWS, seed: int = 0) -> list[np.ndarray]:
@@ -77,21 +68,6 @@ def test_two_steps_take_turns(loop: Loop) -> None:
     assert "escaped" not in stats.reasons
     assert stats.arena_bytes - stats.lower_bound < 4096
     assert not pool.profile().escaped.any()
-
-
-def test_one_large_result_among_many_small_blocks() -> None:
-    pool = NumpyPool()
-    kept = np.zeros(100_000)
-    with pool:
-        for value in range(1, 9):
-            with pool.step():
-                for size in range(100, 300):
-                    np.ones(size)
-                assert (kept == value - 1).all()
-                kept = np.full(100_000, float(value))
-            pool.wait()
-        assert pool.stats.reasons.keys() == {"no_plan"}
-        assert not pool.profile().escaped.any()
 
 
 def test_turns_are_found_again_after_another_step(loop: Loop) -> None:
@@ -154,65 +130,3 @@ def test_what_is_kept_for_more_than_eight_steps_escapes() -> None:
     assert [array[0] for array in kept] == list(range(23, 32))
     assert all((array == array[0]).all() for array in kept)
     assert pool.stats.reasons["escaped"] == 29
-
-
-def test_a_second_run_replays_from_its_first_step(tmp_path: Path) -> None:
-    pool = NumpyPool()
-    with pool:
-        Loop(pool).run(5)
-    pool.save(tmp_path / "kept.plans")
-    loaded = NumpyPool.load(tmp_path / "kept.plans")
-    with loaded:
-        assert Loop(loaded).run(6) == 1
-
-
-def test_results_kept_on_a_device(pool: CupyPool) -> None:
-    from .cupy_host import empty, holds
-
-    kept: list[Any] = []
-
-    def work() -> None:
-        nonlocal kept
-        following = [empty(size, byte) for byte, size in enumerate((3000, 700, 1500), 1)]
-        assert all(holds(array, byte) for byte, array in enumerate(kept, 1))
-        kept = following
-
-    run(pool, 12, work)
-    assert set(pool.stats.reasons) == {"no_plan"}
-    assert pool.stats.plans == 1
-
-
-def training(step: Callable[[], Any]) -> list[float]:
-    """The training loop of Chainer's tutorial, which keeps each loss, and with it the graph, until the next one."""
-    import chainer
-    import chainer.functions as F  # noqa: N812
-    import chainer.links as L  # noqa: N812
-
-    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
-    model = chainer.Sequential(L.Linear(50, 100), F.relu, L.Linear(100, 100), F.relu, L.Linear(100, 10))
-    optimizer = chainer.optimizers.Adam().setup(model)
-    losses = []
-    for x, target in BATCHES:
-        with step():
-            loss = F.softmax_cross_entropy(model(x), target)
-            model.cleargrads()
-            loss.backward()
-            optimizer.update()
-        losses.append(float(loss.array))
-    return losses
-
-
-def test_the_loop_of_chainers_tutorial(chainer: Any) -> None:
-    pool = NumpyPool()
-    with pool:
-        counts = []
-
-        def step() -> Any:
-            pool.wait()
-            counts.append(pool.stats)
-            return pool.step()
-
-        losses = training(step)
-    assert losses == training(nullcontext)
-    assert set(counts[-1].reasons) == {"no_plan", "outside"}  # outside: the model is made
-    assert counts[-1].reasons == counts[6].reasons

@@ -145,12 +145,7 @@ def test_a_step_replayed_in_full_from_a_plan_in_use_is_proof(revisions: int | No
     assert next_record(policy, 9) is proves
 
 
-# ----------------------------------------------------------------------------------------------------------- patience
-
-
 # -------------------------------------------------------------------------------------------- what stands in the way
-
-OBSTRUCTED = Order(7, Evidence.OBSTRUCTED)
 
 
 def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
@@ -162,6 +157,3 @@ def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
         if policy.orders(Order(step, Evidence.OBSTRUCTED), 3):
             placed.append(step)
     assert placed == [8, 16, 24, 32]
-
-
-# ------------------------------------------------------------------------------------------------------ time to plan

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stowplan.allocator._core import Replay, Scope
+from stowplan.allocator._core import LaneStart, Replay, Scope
 
 from .reference.lanes import LaneReference, LanesReference, StepSlotsReference
 
@@ -48,16 +48,14 @@ class LanesAgainstReference(RuleBasedStateMachine):
             if lane not in self.reserved:
                 self.reserved.add(lane)
                 self.core.reserve((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
-            self.core.begin_lane(lane)
+            self.core.begin([LaneStart(lane)])
 
     @rule(thread=threads)
     def end(self, thread: int) -> None:
         step_slot = self.reference.step_slot_of(thread)
         if step_slot is None:
             return
-        for lane in step_slot.lanes:
-            self.core.end_lane(lane.number)
-        self.core.leave(self.number(step_slot))
+        self.core.end(self.number(step_slot))
         self.reference.leave(step_slot)
 
     @rule(thread=threads, times=st.integers(1, 10))

@@ -13,7 +13,6 @@ from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
 from stowplan.allocator.backends.host_pool import HostPool
 
-from ..running import in_threads
 from .c_functions import CFunctions
 
 PLACE = NativePlace()
@@ -68,14 +67,6 @@ def run(
 def test_a_scope_is_the_process_s_or_the_threads() -> None:
     with pytest.raises(PoolError, match="scope is 'stream'; expected 'process' or 'thread'"):
         PlacePool(scope="stream")
-
-
-def test_a_limit_is_kept_whatever_function_asks(libc: CFunctions) -> None:
-    with PlacePool(limit=3 * LARGE) as pool:
-        block = libc.malloc(2 * LARGE)
-        assert libc.malloc(2 * LARGE) == libc.calloc(2, LARGE) == 0
-        libc.free(block)
-        assert pool.report(as_dict=True)["failure"]
 
 
 def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +143,6 @@ def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions,
             worker.ask(5000)
         worker.ask(LARGE)
     assert pool.stats.reasons["interrupted"] == 1
-
-
-def test_steps_of_threads_with_scope_thread(libc: CFunctions) -> None:
-    with PlacePool(scope="thread") as pool:
-        in_threads(*[lambda: run(pool, libc, 8)] * 2)
-        assert pool.stats.steps == 16
-        assert "thread" not in pool.stats.reasons
 
 
 def ask(functions: CFunctions, size: int) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from stowplan import NumpyPool
-from stowplan.errors import PoolError
 from stowplan.profiler.default_handler import default_handler
 
 
@@ -27,14 +25,6 @@ def train(pool: NumpyPool, steps: int, work=chain) -> list[object]:
     return results
 
 
-def test_steps_are_replayed_and_change_no_value() -> None:
-    pool = NumpyPool(small=0)
-    with pool:
-        results = train(pool, 10)
-    assert results == [chain()] * 10
-    assert pool.stats.replayed == 7 * len(pool.profile())
-
-
 def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
     pool = NumpyPool(small=0, warmup=0)
     with pool:
@@ -50,45 +40,6 @@ def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
         train(pool, 1, lambda: chain(50_000))
 
 
-def test_calloc_is_zeroed_in_recycled_memory() -> None:
-    def work() -> None:
-        dirty = np.full(3000, 7.0)
-        del dirty
-        clean = np.zeros(3000)
-        assert not clean.any()
-
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 8, work)
-    assert pool.stats.arena_bytes < 2 * 24_000
-
-
-def test_realloc_keeps_the_bytes() -> None:
-    def work() -> None:
-        a = np.arange(1000)
-        a.resize(5000, refcheck=False)
-        assert (a[:1000] == np.arange(1000)).all()
-        assert not a[1000:].any()
-        a.resize(10, refcheck=False)
-        assert (a == np.arange(10)).all()
-
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 8, work)
-        work()
-    assert set(pool.stats.reasons) == {"no_plan", "outside"}
-
-
-def test_empty_arrays_have_addresses_of_their_own() -> None:
-    def work() -> None:
-        arrays = [np.empty(0) for _ in range(20)]
-        assert len({a.__array_interface__["data"][0] for a in arrays}) == 20
-
-    pool = NumpyPool(small=0)
-    with pool:
-        train(pool, 8, work)
-
-
 def test_the_context_is_left_as_it_was() -> None:
     from stowplan.profiler._recorder import current_handler
 
@@ -96,14 +47,6 @@ def test_the_context_is_left_as_it_was() -> None:
     with NumpyPool(small=0):
         assert current_handler() is not before
     assert current_handler() is before
-
-
-def test_a_pool_is_entered_once_and_left_where_it_serves() -> None:
-    pool = NumpyPool(small=0)
-    with pool, pytest.raises(PoolError, match="entered this pool already"):
-        pool.__enter__()
-    with pytest.raises(PoolError, match="does not serve here"):
-        pool.__exit__(None, None, None)
 
 
 def test_nested_pools_leave_each_other_alone() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -14,7 +13,7 @@ from stowplan import NumpyPool
 from stowplan.allocator import lanes
 from stowplan.allocator.planning_budget import FIRST, HEAD_START, SHARE, PlanningBudget
 
-from ..running import in_threads, run
+from ..running import run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,13 +82,6 @@ def test_planning_s_own_time_earns_nothing() -> None:
     assert not budget.has_time()
 
 
-def test_without_a_bound_everything_is_planned() -> None:
-    clocks = Clocks()
-    budget = clocks.budget(math.inf)
-    used(clocks, budget, 1e6)
-    assert budget.has_time()
-
-
 def test_an_order_that_fails_has_cost_its_time() -> None:
     clocks = Clocks()
     budget = clocks.budget()
@@ -111,19 +103,6 @@ def test_after_a_fork_all_begins_anew_but_what_is_counted() -> None:
     used(clocks, budget, HEAD_START)
     assert budget.has_time()
     assert budget.seconds == 2 * HEAD_START + 1
-
-
-def test_threads_count_together() -> None:
-    budget = PlanningBudget(of_thread=iter(range(1000)).__next__, of_process=lambda: 0.0)
-    mutex = threading.Lock()
-
-    def work() -> None:
-        for _ in range(50):
-            with mutex, budget.timed():  # so that each job sees two readings in a row
-                pass
-
-    in_threads(work, work, work, work)
-    assert budget.seconds == 200
 
 
 def many_kinds_of_steps(pool: NumpyPool, kinds: int) -> None:
@@ -183,11 +162,3 @@ def test_plans_that_are_not_in_use_are_bounded_and_all_are_counted() -> None:
     many_kinds_of_steps(pool, 12)
     plan = pool.plan()
     assert pool.stats.planning_bytes > 2 * plan.nbytes > 0
-
-
-def test_planning_time_is_counted() -> None:
-    pool = NumpyPool(warmup=0)
-    with pool:
-        run(pool, 4, lambda: np.ones(1000) + 1)
-    assert pool.stats.planning_seconds > 0
-    assert pool.stats.plans_skipped == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import textwrap
-import threading
 
 import numpy as np
 import pytest
@@ -354,41 +353,6 @@ def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- CuPy's allocators
-
-
-def test_using_allocator_is_a_thread_s_own() -> None:
-    """Each of two pools in two threads serves its thread; within one thread the innermost serves."""
-    pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
-    from stowplan import CupyPool
-
-    from .cupy_host import HostUpstream, cupy, fill, holds
-
-    def loop(pool: CupyPool, byte: int) -> None:
-        with cupy.cuda.using_allocator(pool.malloc):
-            for _ in range(6):
-                with pool.step():
-                    a = fill(cupy.empty(3000, cupy.uint8), byte)
-                    b = fill(cupy.empty(2000, cupy.uint8), byte + 1)
-                    both.wait()
-                    assert holds(a, byte)
-                    assert holds(b, byte + 1)
-                    del a, b
-                pool.wait()
-
-    both = threading.Barrier(2, timeout=600)
-    one, other = (CupyPool(HostUpstream(), device=0, warmup=0) for _ in range(2))
-    thread = threading.Thread(target=loop, args=(one, 1))
-    thread.start()
-    loop(other, 3)
-    thread.join()
-    for pool in (one, other):
-        assert pool.stats.plans == 1
-        assert set(pool.stats.reasons) == {"no_plan"}
-        assert pool.stats.replayed == 8
-    with cupy.cuda.using_allocator(one.malloc), other.serving():
-        cupy.empty(3000, cupy.uint8)
-    assert "outside" in other.stats.reasons
-    assert "outside" not in one.stats.reasons
 
 
 def test_a_child_goes_on_finding_steps() -> None:

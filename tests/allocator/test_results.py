@@ -71,18 +71,6 @@ def test_the_plan_of_such_a_step_holds_what_it_frees() -> None:
     assert not profile.wrapped.any()
 
 
-def test_without_it_results_take_places_that_they_then_hold() -> None:
-    """What the option is for: the same tasks, as steps that expect to be followed as they were."""
-    pool = NumpyPool(warmup=0)
-    kept: deque[np.ndarray] = deque(maxlen=20)
-    with pool:
-        for kind in np.random.default_rng(0).choice(list(SIZES), 60):
-            with pool.step(str(kind)):
-                kept.append(task(str(kind), 1.0))
-            pool.wait()
-    assert pool.stats.reasons["late"] > 0
-
-
 def test_a_request_beyond_the_limit_fails_and_says_why() -> None:
     pool = NumpyPool(limit=1_000_000)
     with pool:

@@ -45,17 +45,3 @@ def test_a_rotation_is_replayed_in_full(levels: int, marked: bool, tmp_path) -> 
     again = NumpyPool.load(tmp_path / "plans", auto_step=not marked)
     np.testing.assert_array_equal(run(12, again), rotation(levels, 12))
     assert again.stats.replayed > 0
-
-
-def test_what_is_kept_for_ever_is_no_rotation() -> None:
-    pool = NumpyPool()
-    kept = []
-    with pool:
-        for i in range(30):
-            with pool.step():
-                kept.append(np.full(4000, float(i)) * 2)
-            pool.wait()
-    assert [array[0] for array in kept] == [2.0 * i for i in range(30)]
-    assert pool.plan().steps == 1
-    assert pool.stats.plans == 1
-    assert pool.plan().profile.escaped.tolist() == [False, True]

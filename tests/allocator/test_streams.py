@@ -17,7 +17,7 @@ from ..children import end_quietly
 from ..running import in_threads, run
 from .cupy_host import HostUpstream, address, cupy
 from .simulated_device import CaptureError, Event, RaceError, Stream
-from .simulated_pool import COPY, MAIN, OTHER, STREAMS, SimulatedPool
+from .simulated_pool import COPY, MAIN, OTHER, SimulatedPool
 
 
 @pytest.fixture
@@ -69,20 +69,6 @@ def test_a_step_on_two_streams_is_replayed_in_full(pool: SimulatedPool) -> None:
     assert stats.arena_bytes == stats.lower_bound == pool.memory.live_bytes
 
 
-def test_streams_with_equal_requests_do_not_meet_in_an_arena(pool: SimulatedPool) -> None:
-    """The same sizes, on either stream in turn, with nothing between them."""
-    turn = 0
-
-    def work() -> None:
-        for _ in range(4):
-            pool.empty(4096, STREAMS[turn % 2])
-
-    for turn in range(12):  # noqa: B007
-        run(pool, 1, work)
-    with all_replayed(pool):
-        run(pool, 1, work)
-
-
 def test_a_lane_goes_to_another_stream_once_its_own_stays_away(pool: SimulatedPool) -> None:
     def work(stream: Stream) -> None:
         pool.empty(1000)
@@ -98,16 +84,6 @@ def test_a_lane_goes_to_another_stream_once_its_own_stays_away(pool: SimulatedPo
     run(pool, 12, lambda: work(OTHER))
     with all_replayed(pool):
         run(pool, 3, lambda: work(OTHER))
-
-
-def test_streams_without_number_are_served(pool: SimulatedPool) -> None:
-    def work(first: int) -> None:
-        for number in range(12):
-            pool.empty(2000, Stream(8 * (first + number)))
-
-    for i in range(6):
-        run(pool, 2, lambda i=i: work(5 * i))
-    assert pool.stats.live_bytes == 0
 
 
 def test_loaded_plans_serve_each_stream(pool: SimulatedPool, tmp_path: Any) -> None:

@@ -179,19 +179,6 @@ def test_a_file_has_the_plans_of_all_threads(arrays: Any, tmp_path: Path) -> Non
     assert again.pool.stats.replayed == 2 * THREADS * len(SIZES)
 
 
-def test_threads_that_come_and_go_take_the_place_of_those_before(arrays: Any) -> None:
-    def work() -> None:
-        with arrays.serving(), arrays.pool.step():
-            for size in SIZES:
-                arrays.make(size, 1)
-        arrays.pool.wait()
-
-    for _ in range(20):
-        in_threads(work)
-    assert arrays.pool.stats.plans == 1
-    assert arrays.pool.stats.replayed == 18 * len(SIZES)
-
-
 def test_a_step_is_one_thread_s(arrays: Any) -> None:
     """Interruptions and nesting too: what one thread does is no other's business."""
 
@@ -219,19 +206,5 @@ def test_a_step_may_end_on_another_thread(arrays: Any) -> None:
         step = arrays.pool.step()
         step.__enter__()
         in_threads(partial(step.__exit__, None, None, None))
-    with arrays.pool.step():
-        pass
-
-
-def test_an_exception_as_a_step_begins_leaves_no_step(arrays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Any) -> Any:
-        raise KeyboardInterrupt
-
-    from stowplan.allocator.lane import Lane
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Lane, "_take_up", broken)
-        with pytest.raises(KeyboardInterrupt), arrays.pool.step():
-            pass
     with arrays.pool.step():
         pass

@@ -16,18 +16,6 @@ from stowplan.allocator.workers import Planner, start_outcome_thread
 # --------------------------------------------------------------------------------------------------------- the planner
 
 
-def test_results_come_once_and_in_the_order_of_the_jobs() -> None:
-    planner: Planner[int] = Planner()
-    for number in range(20):
-        planner.submit(lambda number=number: number)  # type: ignore[misc]
-    assert planner.busy
-    assert planner.wait(600)
-    assert planner.busy  # the results are still there
-    assert planner.collect() == list(range(20))
-    assert not planner.busy
-    assert planner.collect() == []
-
-
 def test_jobs_run_one_at_a_time_and_not_on_the_caller_s_thread() -> None:
     planner: Planner[int] = Planner()
     one_at_a_time = threading.Lock()
@@ -69,15 +57,6 @@ def test_done_jobs_are_collected_while_others_run() -> None:
     assert planner.collect() == ["slow"]
 
 
-def test_a_planner_without_jobs_is_ready_and_has_no_thread() -> None:
-    before = threading.active_count()
-    planner: Planner[int] = Planner()
-    assert planner.wait(0)
-    assert planner.wait(None)
-    assert planner.collect() == []
-    assert threading.active_count() == before
-
-
 # -------------------------------------------------------------------------------------------------- the outcome thread
 
 
@@ -114,20 +93,6 @@ def outcomes() -> Iterator[Outcomes]:
     outcomes = Outcomes()
     yield outcomes
     outcomes.close()
-
-
-def test_each_outcome_is_collected_on_one_thread(outcomes: Outcomes) -> None:
-    owner = Owner()
-    thread = start_outcome_thread(outcomes.wait, outcomes.close, owner.collect)
-    for _ in range(3):
-        outcomes.queue.put(True)
-        assert owner.called.acquire(timeout=600)
-    assert set(owner.threads) == {thread.ident}
-    assert thread.daemon
-    outcomes.close()
-    thread.join(600)
-    assert not thread.is_alive()
-    assert len(owner.threads) == 3
 
 
 def test_the_thread_keeps_no_owner_alive_and_ends_with_it(outcomes: Outcomes) -> None:

@@ -202,24 +202,6 @@ class BackendContract:
         assert own.pool.stats.reasons["late"] > 0
         assert all(block.holds() for block in kept)
 
-    def test_blocks_kept_for_many_steps_keep_their_bytes(self, own: Any) -> None:
-        kept: list[Block] = []
-
-        def work(keep: bool = False) -> None:
-            for byte, size in enumerate(SIZES):
-                block = Block(own, size, byte)
-                if keep and byte == 2:
-                    kept.append(block)
-
-        run(own, 5, work)
-        for _ in range(6):
-            run(own, 1, lambda: work(keep=True))
-            run(own, 10, work)
-        assert all(block.holds() for block in kept)
-        assert len({block.address for block in kept}) == 6
-        kept.clear()
-        assert run(own, 3, work) == 3 * len(SIZES)
-
     def test_frees_on_another_thread_are_planned(self, own: Any) -> None:
         def work() -> None:
             box = [Block(own, 5000), Block(own, 300)]
@@ -230,24 +212,6 @@ class BackendContract:
         assert set(own.pool.stats.reasons) == {"no_plan"}
 
     # ------------------------------------------------------------------------------------------------ steps that differ
-
-    @pytest.mark.parametrize("size", [1, 777, 500_000])
-    def test_an_extra_request_costs_few_others_their_place(self, own: Any, size: int) -> None:
-        run(own, 5)
-        with own.pool.step():
-            before = own.pool.stats.replayed
-            extra = Block(own, size, 3)
-            chain(own)
-        assert extra.holds()
-        assert 1 <= (len(own.pool.profile()) + 1) - (own.pool.stats.replayed - before) <= 3
-
-    def test_larger_smaller_and_missing_requests(self, own: Any) -> None:
-        run(own, 5)
-        for sizes in ((4000, *SIZES[1:]), (2000, *SIZES[1:]), (3000, 1500, 900), SIZES[::-1], (9, 9)):
-            run(own, 1, lambda sizes=sizes: chain(own, sizes))
-            run(own, 1)
-        stats = own.pool.stats
-        assert (stats.smaller >= 1, stats.missing >= 1, stats.reasons["mismatch"] >= 2) == (True, True, True)
 
     def test_what_the_plan_does_not_know_is_a_guest(self, own: Any) -> None:
         run(own, 5)
@@ -279,19 +243,6 @@ class BackendContract:
         stats = own.pool.stats
         assert (stats.plans, stats.reoptimizations) == (3, 0)
         assert stats.reserved_bytes - stats.kept_bytes == stats.arena_bytes  # one arena for all
-
-    def test_the_least_recently_used_plan_goes(self) -> None:
-        own, made = type(self).backend(max_plans=2), []
-        for sizes in (TRAIN, EVALUATE, SHORT, EVALUATE, TRAIN, EVALUATE, SHORT):
-            run(own, 4, lambda sizes=sizes: chain(own, sizes), sizes)
-            made.append(own.pool.stats.plans)
-        assert made == [1, 2, 3, 3, 4, 4, 5]
-
-    def test_steps_that_never_repeat_are_not_planned_for_ever(self, own: Any) -> None:
-        for i in range(40):
-            sizes = (100 + 37 * i, 3000 - 41 * i, 17 * i + 1, 500 * (i % 3) + 1)
-            run(own, 1, lambda sizes=sizes: chain(own, sizes))
-        assert own.pool.stats.plans <= 10
 
     def test_an_exception_ends_a_step_and_no_more(self, own: Any) -> None:
         def work() -> None:

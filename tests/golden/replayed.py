@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from stowplan.allocator._core import NativePlace, Replay, Scope, Step
 from stowplan.allocator.lanes import Lanes
+from stowplan.allocator.options import PlanningOptions
 
 from ..allocator.c_functions import CFunctions, LibcUpstream
 from ..properties.native_backend import _PlacePool
@@ -156,14 +157,7 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
         return _found(name, planner)
     backend: Any = RangesBackend(grows=grows_in_place(name))
     core: Replay = backend.core
-    lanes = Lanes(
-        backend,
-        alignment=UNIT,
-        planning_share=math.inf,
-        warmup=1,
-        planner=planner,
-        max_plans=32,
-    )
+    lanes = Lanes(backend, UNIT, PlanningOptions(planning_share=math.inf, planner=planner))
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []
     running: dict[int, Step] = {}  # by thread

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from stowplan import NumpyPool
 from stowplan.errors import FormatError, PoolError
-from stowplan.packing.check import check
 from stowplan.planning import Plan, make_plan
 from stowplan.planning.saved import SavedPlan, _opened, _sealed, load_plans, save_plans
 
@@ -28,47 +27,6 @@ def work(scale: int = 1) -> float:
     a = np.full(1000 * scale, 1.5)
     b = a * 2
     return float(np.concatenate([a, b]).sum())
-
-
-def trained() -> NumpyPool:
-    pool = NumpyPool(warmup=0)
-    with pool:
-        for key, scale in (
-            ("train", 1),
-            ("train", 1),
-            ("eval", 3),
-            ("eval", 3),
-            (None, 2),
-            (None, 2),
-            (None, 2),
-        ):
-            with pool.step(key):
-                work(scale)
-            pool.wait()
-    assert pool.stats.plans == 3
-    return pool
-
-
-def test_a_second_run_replays_from_its_first_step(tmp_path: Path) -> None:
-    path = tmp_path / "program.plans"
-    trained().save(path)
-    pool = NumpyPool.load(path, warmup=5)
-    with pool:
-        for key, scale in (("train", 1), ("eval", 3), (None, 2), ("train", 1)):
-            with pool.step(key):
-                assert work(scale) == 4500.0 * scale
-    assert pool.stats.plans == 0
-    assert pool.stats.replayed > 0
-    assert "no_plan" not in pool.stats.reasons
-
-
-def test_requests_are_still_checked(tmp_path: Path) -> None:
-    path = tmp_path / "program.plans"
-    trained().save(path)
-    pool = NumpyPool.load(path)
-    with pool, pool.step("train"):
-        kept = [np.full(1000 + i, float(i)) for i in range(20)]
-    assert all((a == i).all() for i, a in enumerate(kept))
 
 
 def a_plan() -> Plan:
@@ -142,18 +100,12 @@ def test_a_plan_that_was_placed_above_others_comes_back(tmp_path: Path) -> None:
     assert entry.plan.placement.offsets.tolist() == above.tolist()
 
 
-def test_a_valid_plan_of_another_hand_does_not_overlap(tmp_path: Path) -> None:
-    changed(tmp_path / "plans", lambda numbers: numbers.__setitem__(slice(-3, None), (0, 640, 1920)))
-    ((entry,), _) = load_plans(tmp_path / "plans", "numpy", 64)
-    check(entry.plan.problem, entry.plan.placement.offsets)
-
-
 @pytest.mark.parametrize(
     ("backend", "alignment", "message"), [("cupy: X", 64, "backend 'numpy'"), ("numpy", 512, "alignment 64")]
 )
 def test_another_backend_is_refused(tmp_path: Path, backend: str, alignment: int, message: str) -> None:
     path = tmp_path / "program.plans"
-    trained().save(path)
+    saved(path)
     with pytest.raises(FormatError, match=f"made for the {message}; expected"):
         load_plans(path, backend, alignment)
 

@@ -88,22 +88,6 @@ void host_trim(HostMemory& memory) {
 #endif
 }
 
-void host_drop_idle_pages(HostMemory& memory) {
-  memory.locked([](HostLanes& host) { host.drop_idle_pages(); });
-}
-
-void host_serve_by_heap(HostMemory& memory) {
-  memory.locked([](HostLanes& host) { host.serve_by_heap(); });
-}
-
-Counters host_counters(HostMemory& memory) {
-  return memory.locked([](HostLanes& host) { return host.counters(); });
-}
-
-void host_limit(HostMemory& memory, Bytes limit) {
-  memory.locked([&](HostLanes& host) { host.set_limit(limit); });
-}
-
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, kLargestThreshold);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -174,16 +175,13 @@ bool host_retire(HostMemory& memory);
 // Gives back to the system what the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
-// See HostLanes::drop_idle_pages.
-void host_drop_idle_pages(HostMemory& memory);
-
-// See HostLanes::serve_by_heap.
-void host_serve_by_heap(HostMemory& memory);
-
-Counters host_counters(HostMemory& memory);
-
-// See HostLanes::set_limit.
-void host_limit(HostMemory& memory, Bytes limit);
+// The functions of HostLanes, under the lock.
+inline void host_drop_idle_pages(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::drop_idle_pages)); }
+inline void host_serve_by_heap(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::serve_by_heap)); }
+inline Counters host_counters(HostMemory& memory) { return memory.locked(std::mem_fn(&HostLanes::counters)); }
+inline void host_limit(HostMemory& memory, Bytes limit) {
+  memory.locked([limit](HostLanes& host) { host.set_limit(limit); });
+}
 
 // Has the C library keep what is freed, for the whole process, rather than map a block of its own for each large
 // request and trim its heap after each large free. Nothing where it is not glibc.

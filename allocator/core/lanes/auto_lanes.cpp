@@ -60,9 +60,7 @@ void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thr
                                                       : StepFinder::Hint::none;
   switch (finder.observe(size, stream, replay.recorder().live_bytes(), hint)) {
     case StepFinder::Cue::none: return;
-    case StepFinder::Cue::begins:
-      for (const LaneNumber number : lanes_of(step_slot)) deliver(number, lane(number).end_step());
-      break;
+    case StepFinder::Cue::begins: end_lanes(step_slot, true); break;
     case StepFinder::Cue::found: {
       auto [one, two] = replay.end_two_steps(finder.first(), finder.second());
       deliver(first, {});  // they do not follow the last step delivered
@@ -75,12 +73,7 @@ void AutoLanes::keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thr
       }
       break;
     }
-    case StepFinder::Cue::lost:
-      for (const LaneNumber number : lanes_of(step_slot)) {
-        lane(number).end_step();
-        deliver(number, {});
-      }
-      break;
+    case StepFinder::Cue::lost: end_lanes(step_slot, false); break;
   }
   count_step(step_slot);
   begin_lanes(step_slot);
@@ -95,13 +88,17 @@ void AutoLanes::begin_lanes(StepSlotNumber step_slot) {
   }
 }
 
-// Ends a step that is none.
+// Ends what runs in these lanes: a step, or what is none.
+void AutoLanes::end_lanes(StepSlotNumber step_slot, bool is_step) {
+  for (const LaneNumber number : lanes_of(step_slot)) {
+    StepOutcome outcome = lane(number).end_step();
+    deliver(number, is_step ? std::move(outcome) : StepOutcome{});
+  }
+}
+
 void AutoLanes::break_off(Watch& watch) {
   if (!watch.step_slot) return;
-  for (const LaneNumber number : lanes_of(*watch.step_slot)) {
-    lane(number).end_step();
-    deliver(number, {});
-  }
+  end_lanes(*watch.step_slot, false);
   leave(*watch.step_slot);
   watch.step_slot.reset();
 }

@@ -91,6 +91,7 @@ class AutoLanes : public Lanes {
   Watch* other_watch_of(Runner runner);
   void keep_steps(Watch& watch, Bytes size, Stream stream, ThreadId thread);
   void begin_lanes(StepSlotNumber step_slot);
+  void end_lanes(StepSlotNumber step_slot, bool is_step);
   void break_off(Watch& watch);
   void deliver(LaneNumber lane, StepOutcome outcome);
   Expected& expected(LaneNumber lane);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,11 +25,16 @@ struct Entered {
 };
 
 class LockedLanes {
-  template <class F>
-  auto locked(F&& f) {
+  // Calls a function, or a member function of the lanes with these arguments, under the lock.
+  template <class F, class... Arguments>
+  auto locked(F&& f, Arguments&&... arguments) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     if (kDebug) lanes_.assert_invariants();
-    return std::forward<F>(f)();
+    if constexpr (std::is_member_function_pointer_v<F>) {
+      return std::invoke(f, lanes_, std::forward<Arguments>(arguments)...);
+    } else {
+      return f();
+    }
   }
 
  public:
@@ -38,7 +45,7 @@ class LockedLanes {
   // welcome().
   Entered enter() {
     return locked([&]() -> Entered {
-      const auto step_slot = lanes_.enter(profiler::current_thread());
+      const auto step_slot = lanes_.enter(here());
       if (!step_slot) return {};
       try {
         const bool waits = lanes_.takes_over(*step_slot);
@@ -72,37 +79,19 @@ class LockedLanes {
   std::vector<LaneOutcome> end(StepSlotNumber step_slot, std::uint64_t step) {
     return locked([&] { return lanes_.runs(step_slot, step) ? lanes_.end(step_slot) : std::vector<LaneOutcome>{}; });
   }
-  std::vector<StepSlotNumber> end_steps_of_others() {
-    return locked([&] { return lanes_.end_steps_of_others(profiler::current_thread()); });
-  }
+  std::vector<StepSlotNumber> end_steps_of_others() { return locked(&AutoLanes::end_steps_of_others, here()); }
 
-  std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) {
-    return locked([&] { return lanes_.lanes_of(step_slot); });
-  }
+  std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) { return locked(&AutoLanes::lanes_of, step_slot); }
   Scope scope() const { return lanes_.scope(); }
-  std::size_t step_slots() {
-    return locked([&] { return lanes_.step_slots(); });
-  }
-  LaneNumber add_lane(StepSlotNumber step_slot) {
-    return locked([&] { return lanes_.add_lane(step_slot); });
-  }
-  void set_interrupted(bool interrupted) {
-    locked([&] { lanes_.set_interrupted(profiler::current_thread(), interrupted); });
-  }
+  std::size_t step_slots() { return locked(&AutoLanes::step_slots); }
+  LaneNumber add_lane(StepSlotNumber step_slot) { return locked(&AutoLanes::add_lane, step_slot); }
+  void set_interrupted(bool interrupted) { locked(&AutoLanes::set_interrupted, here(), interrupted); }
 
   // Steps that are found.
-  void find_steps() {
-    locked([&] { lanes_.find_steps(); });
-  }
-  bool finds_steps() {
-    return locked([&] { return lanes_.finds_steps(); });
-  }
-  void expect(const LaneStart& start, bool wanted) {
-    locked([&] { lanes_.expect(start, wanted); });
-  }
-  std::vector<LaneOutcome> take_outcomes() {
-    return locked([&] { return lanes_.take_outcomes(); });
-  }
+  void find_steps() { locked(&AutoLanes::find_steps); }
+  bool finds_steps() { return locked(&AutoLanes::finds_steps); }
+  void expect(const LaneStart& start, bool wanted) { locked(&AutoLanes::expect, start, wanted); }
+  std::vector<LaneOutcome> take_outcomes() { return locked(&AutoLanes::take_outcomes); }
   Signal& signal() { return lanes_.signal(); }
 
   // Of one lane.
@@ -127,26 +116,16 @@ class LockedLanes {
       for (std::size_t i = 0; i < lanes_.lanes(); ++i) lanes_.lane(static_cast<LaneNumber>(i)).retire_idle_arena();
     });
   }
-  std::vector<std::uintptr_t> take_dead_arenas() {
-    return locked([&] { return lanes_.take_dead_arenas(); });
-  }
-  Counters counters() {
-    return locked([&] { return lanes_.counters(); });
-  }
-  Situation situation() {
-    return locked([&] { return lanes_.situation(profiler::current_thread()); });
-  }
-  void refuse(BlockId id) {
-    locked([&] { lanes_.refuse(id, profiler::current_thread()); });
-  }
-  Failure failure() {
-    return locked([&] { return lanes_.failure(); });
-  }
-  void reset_peaks() {
-    locked([&] { lanes_.reset_peaks(); });
-  }
+  std::vector<std::uintptr_t> take_dead_arenas() { return locked(&AutoLanes::take_dead_arenas); }
+  Counters counters() { return locked(&AutoLanes::counters); }
+  Situation situation() { return locked(&AutoLanes::situation, here()); }
+  void refuse(BlockId id) { locked(&AutoLanes::refuse, id, here()); }
+  Failure failure() { return locked(&AutoLanes::failure); }
+  void reset_peaks() { locked(&AutoLanes::reset_peaks); }
 
  private:
+  static ThreadId here() { return profiler::current_thread(); }
+
   profiler::SpinLock& lock_;
   AutoLanes& lanes_;
 };
