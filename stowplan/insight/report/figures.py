@@ -123,9 +123,7 @@ def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
         return "not known" if value == UNKNOWN_SITE else profile.sites[value]
 
     sites = [Site(name(int(values[k])), int(at_peak[k]), int(count[k]), int(largest[k])) for k in order]
-    rank = np.empty(len(values), dtype=np.int64)
-    rank[order] = np.arange(len(values))
-    return sites, rank[group]
+    return sites, np.argsort(order)[group]
 
 
 class _AddressedPool(CupyPoolModel):

@@ -233,8 +233,7 @@ class _Plots:
         }
         self._peak = peak_tick, int(sum(part[peak_tick] for part in alive.values())) if len(live) else 0
         # Rank by address: neighbours get different tints.
-        rank = np.empty(len(plan.rows), dtype=np.int64)
-        rank[np.lexsort((plan.problem.start, plan.placement.offsets))] = np.arange(len(plan.rows))
+        rank = np.argsort(np.lexsort((plan.problem.start, plan.placement.offsets)))
         pair = np.minimum(2 * site_of, len(_COLOURS) - 2)
         self._colour = pair + rank % 2
         self._x = Range1d(0, self._period, name="clock", bounds=(0, self._period))
