@@ -15,27 +15,13 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
 @reporter("Train a network with and without the pool, and compare.", "demo --model resnet50 --batch 4")
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], help="The network to train.")
+@click.option("--batch", type=click.IntRange(min=1), default=2, help="Images in a step.")
+@click.option("--steps", type=click.IntRange(min=_FEWEST_STEPS), default=10, help="Steps in each run.")
 @click.option(
-    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of images, parameters and dropout."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
-@click.option(
-    "--steps",
-    type=click.IntRange(min=_FEWEST_STEPS),
-    default=10,
-    show_default=True,
-    help="Steps in each run.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of images, parameters and dropout.",
-)
-@click.option(
-    "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."
-)
+@click.option("--plot", type=OutputFile(), default="demo-plan.png", help="The plan's picture (PNG).")
 @click.option("--no-plot", is_flag=True, help="Make no picture.")
 def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool) -> Answer:
     """Train a Chainer network with and without the pool, and compare memory and time.

@@ -20,7 +20,6 @@ _PICTURES = (".png", ".svg")
     "--output",
     type=OutputFile(),
     default="report.html",
-    show_default=True,
     help="The page (.html), or a picture of the plan (.png, .svg).",
 )
 @click.option("--title", help="First line; else the name of the file.")

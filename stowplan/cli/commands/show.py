@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 @reporter("Show what holds a step's peak.", "show step.profile --top 20")
 @profile_argument
-@click.option(
-    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Rows of the table of the peak."
-)
+@click.option("--top", type=click.IntRange(min=1), default=10, help="Rows of the table of the peak.")
 @planning_options
 def show(profile: Path, top: int, **how: Any) -> Answer:
     """Summarize PROFILE: what holds the peak.
