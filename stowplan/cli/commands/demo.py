@@ -30,18 +30,17 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     same seed, on synthetic images. Exit status 1 if their results differ in any bit.
     """
     from ...compat import enable_chainer
+    from ...insight.plots import require_matplotlib, save_placement
 
     enable_chainer()
     if not no_plot:
-        from ...insight.plots import require_matplotlib
-
         require_matplotlib()
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ...insight.demo.compare import compare
-    from ...insight.demo.tables import as_json, as_table
     from ...insight.demo.training import Task
+    from ._demo_tables import as_json, as_tables
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(stderr=True)) as progress:
@@ -50,10 +49,8 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
             Task(model, batch, steps, seed), lambda done: progress.update(rounds, completed=done)
         )
     if not no_plot:
-        from ...insight.plots import save_placement
-
         title = f"One training step of {model}, batch {batch}"
         save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
     picture = [] if no_plot else [f"The plan's picture: {plot}"]
     figures = {**as_json(result), "plot": None if no_plot else str(plot)}
-    return Answer(figures, [as_table(result), *picture], bad=result.differs_in is not None)
+    return Answer(figures, (*as_tables(result), *picture), bad=result.differs_in is not None)
