@@ -35,7 +35,15 @@ NAMED = {
 }
 """By program: the text of the line."""
 
-ONE_PEAK = ("finite_volume", "hamiltonian", "spectrograms", "video", "lattice_boltzmann", "shallow_water", "text_rnn")
+ONE_PEAK = (
+    "finite_volume",
+    "hamiltonian",
+    "spectrograms",
+    "video",
+    "lattice_boltzmann",
+    "shallow_water",
+    "text_rnn",
+)
 """Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
 NEEDS = {
