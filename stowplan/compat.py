@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from .compat_chainermn import mend_when_imported
+from .compat_chainermn import mend_when_imported, seeing
 from .errors import MissingDependencyError
 
 __all__ = ["enable_chainer"]
@@ -142,15 +142,7 @@ def _was_given(module_name: str, function_name: str, alias: str, name: str) -> b
 def _give(module_name: str, function_name: str, alias: str, name: str) -> str:
     """Rebuild the function with a NumPy that has the name; return the sentence that tells this."""
     owner, attribute, function = _find(module_name, function_name)
-    given = types.FunctionType(
-        function.__code__,
-        {**function.__globals__, alias: _NumpyWith(name)},
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    given.__doc__ = function.__doc__
-    setattr(owner, attribute, given)
+    setattr(owner, attribute, seeing(function, alias, _NumpyWith(name)))
     return f"{module_name}.{function_name} sees numpy.{name}, which NumPy {np.__version__} does not have"
 
 

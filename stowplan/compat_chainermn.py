@@ -14,7 +14,7 @@ import numpy as np
 
 from .import_hooks import once_imported
 
-__all__ = ["mend_when_imported"]
+__all__ = ["mend_when_imported", "seeing"]
 
 
 @functools.cache
@@ -27,11 +27,17 @@ def _mend() -> None:
     from chainermn.iterators import multi_node_iterator
 
     owner = multi_node_iterator._MultiNodeIteratorSlave
-    function = owner.__init__
-    owner.__init__ = types.FunctionType(
+    owner.__init__ = seeing(owner.__init__, "int", lambda array: int(np.asarray(array).item()))
+
+
+def seeing(function: types.FunctionType, name: str, value: object) -> types.FunctionType:
+    """Return a function of the same code that sees another object under a global name."""
+    given = types.FunctionType(
         function.__code__,
-        {**function.__globals__, "int": lambda array: int(np.asarray(array).item())},
+        {**function.__globals__, name: value},
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
+    given.__doc__ = function.__doc__
+    return given

@@ -12,13 +12,28 @@ from typing import Any
 
 
 @contextmanager
-def when_imported(
+def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
+    """Call a function once, right after a module is imported, while entered; at once if it is imported already.
+
+    Parameters
+    ----------
+    name, action
+        As for `once_imported`.
+    """
+    leave = once_imported(name, action)
+    try:
+        yield
+    finally:
+        leave()
+
+
+def once_imported(
     name: str,
     action: Callable[[], object] = lambda: None,
     *,
     during: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Iterator[None]:
-    """Call a function once, right after a module is imported, while entered; at once if it is imported already.
+) -> Callable[[], None]:
+    """Call a function once, right after a module is imported, whenever that is; at once if it is imported already.
 
     Parameters
     ----------
@@ -28,36 +43,18 @@ def when_imported(
         Called in the thread that imports. Its exceptions are raised by the import.
     during
         Returns a context manager that is entered while the module's code runs.
+
+    Returns
+    -------
+    callable
+        Calling it calls the matter off.
     """
-    if name in sys.modules:
-        action()
-        yield
-        return
     finder = _Finder(name, action, during)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        finder.leave()
-
-
-def once_imported(
-    name: str,
-    action: Callable[[], object] = lambda: None,
-    *,
-    during: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> None:
-    """Call a function once, right after a module is imported, whenever that is; at once if it is imported already.
-
-    Parameters
-    ----------
-    name, action, during
-        As for `when_imported`.
-    """
     if name in sys.modules:
         action()
     else:
-        sys.meta_path.insert(0, _Finder(name, action, during))
+        sys.meta_path.insert(0, finder)
+    return finder.leave
 
 
 class _Finder:

@@ -196,32 +196,21 @@ def write(path: str | os.PathLike[str], table: Table) -> None:
     OSError
         The file cannot be written. The old one, if any, is untouched.
     """
-    header = ["id", "lower", "upper", "size"]
-    columns: list[Sequence[object]] = [
-        [_quoted(name) for name in table.id],
-        table.lower.tolist(),
-        table.upper.tolist(),
-        table.size.tolist(),
-    ]
-    if (table.alignment != 1).any():
-        header.append("alignment")
-        columns.append(table.alignment.tolist())
-    if (table.hint != -1).any():
-        header.append("hint")
-        columns.append(table.hint.tolist())
+    columns: dict[str, Sequence[object]] = {"id": [_quoted(name) for name in table.id]}
+    for name, default in (("lower", None), ("upper", None), ("size", None), ("alignment", 1), ("hint", -1)):
+        column = getattr(table, name)
+        if default is None or (column != default).any():
+            columns[name] = column.tolist()
     if len(table.gaps):
         texts: list[list[str]] = [[] for _ in table.id]
         for block, start, end, w0, w1 in table.gaps.tolist():
             texts[block].append(f"{start}-{end}" + (f"@{w0}:{w1}" if w1 > w0 else ""))
-        header.append("gaps")
-        columns.append([" ".join(text) for text in texts])
+        columns["gaps"] = [" ".join(text) for text in texts]
     if table.offset is not None:
-        header.append("offset")
-        columns.append(table.offset.tolist())
+        columns["offset"] = table.offset.tolist()
     with atomic_write(path) as file:
-        file.writelines(
-            f"{','.join(map(str, row))}\n".encode() for row in [header, *zip(*columns, strict=True)]
-        )
+        for row in (columns, *zip(*columns.values(), strict=True)):
+            file.write(f"{','.join(map(str, row))}\n".encode())
 
 
 def _quoted(text: str) -> str:

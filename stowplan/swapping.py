@@ -198,7 +198,7 @@ class SwapFile:
         self._helper = Helper(self._file, keep_cache)
         self._finalize = weakref.finalize(self, self._helper.stop)
         self._finalize.atexit = False  # the helper is a daemon; the file goes with the process
-        _watch(self)
+        _files.add(self)
 
     @property
     def bytes_reserved(self) -> int:
@@ -306,21 +306,16 @@ class SwapFile:
             os.close(self._file)
 
 
-_files: weakref.WeakSet[SwapFile] | None = None
-
-
-def _watch(swap: SwapFile) -> None:
-    """Close a file in every child of a fork."""
-    global _files
-    if _files is None:
-        _files = weakref.WeakSet()
-        os.register_at_fork(after_in_child=_close_all)
-    _files.add(swap)
+_files: weakref.WeakSet[SwapFile] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    for swap in list(_files or ()):
+    """Close each file in the child of a fork."""
+    for swap in list(_files):
         swap._after_fork()
+
+
+os.register_at_fork(after_in_child=_close_all)
 
 
 def _temporary_directory() -> str:
@@ -361,13 +356,11 @@ def _file_system(file: int) -> str:
 
 def orders(array: Any) -> set[str]:
     """Return the orders in which an array is contiguous."""
-    return {
-        order for order, is_so in (("C", array.flags.c_contiguous), ("F", array.flags.f_contiguous)) if is_so
-    }
+    return {order for order in "CF" if array.flags[f"{order}_CONTIGUOUS"]}
 
 
 def _said(array: Any) -> str:
-    return next(iter(sorted(orders(array))), "neither C nor F")
+    return min(orders(array), default="neither C nor F")
 
 
 def _bytes_of(array: Any) -> memoryview:

@@ -97,7 +97,11 @@ def _import(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]
             raise click.BadParameter(f"{module!r}: {error}", ctx, param) from error
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_STATUS)
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    epilog=EXIT_STATUS,
+)
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 @click.option(
     "--import",

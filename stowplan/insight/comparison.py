@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ __all__ = [
     "compare",
     "is_of_host",
     "peak_of",
+    "plan_of",
 ]
 
 ALIGNMENT = 512
@@ -151,6 +152,11 @@ def alignment_of(profile: Profile) -> int:
     return HOST_ALIGNMENT if is_of_host(profile) else ALIGNMENT
 
 
+def plan_of(profile: Profile, alignment: int | None = None, solver: str = "auto", **how: Any) -> Plan:
+    """Plan a step, by default with the alignment of the pool that the profile is for; ``how``: as for `make_plan`."""
+    return make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver, **how)
+
+
 def peak_of(plan: Plan) -> Peak:
     """Find the peak of a plan's blocks, and the blocks alive at it."""
     live = plan.profile.live_bytes()
@@ -193,14 +199,8 @@ def compare(
     UnknownSolverError
         There is no such solver.
     """
-    plan = make_plan(
-        profile,
-        alignment=alignment_of(profile) if alignment is None else alignment,
-        planner=solver,
-        time_limit=time_limit,
-        threads=threads,
-        progress=progress,
-    )
+    limits = {"time_limit": time_limit, "threads": threads, "progress": progress}
+    plan = plan_of(profile, alignment, solver, **limits)
     asked = as_requested(plan)
     script = requests(asked)
     if pools is None:

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import ProfileError
 from ..profiler import Profile
-from ..profiler.profile import UNKNOWN_SITE
 from ..profiler.program import Holder
 
 PARTS = 3
@@ -102,14 +104,21 @@ def holders(profile: Profile) -> tuple[Holder, ...]:
     parts = profile.at_live_peak()
     tick = int(profile.step_bytes().argmax()) if parts is None else parts.tick
     alive = profile.alive_at(tick)
-    count: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    for site, size in zip(profile.site[alive].tolist(), profile.size[alive].tolist(), strict=True):
-        count[site][0] += 1
-        count[site][1] += size
+    found = {holder.site: holder for holder in held(profile, alive)}
     if parts is not None and (older := sum(parts[1:]) - int(profile.size[alive].sum())) > 0:
-        count[UNKNOWN_SITE][1] += older
-    found = [Holder("" if site < 0 else profile.sites[site], *held) for site, held in count.items()]
-    return tuple(sorted(found, key=lambda holder: -holder.bytes))
+        unknown = found.get("", Holder("", 0, 0))
+        found[""] = unknown._replace(bytes=unknown.bytes + older)
+    return tuple(sorted(found.values(), key=lambda holder: -holder.bytes))
+
+
+def held(profile: Profile, blocks: npt.NDArray[Any]) -> Iterator[Holder]:
+    """Yield what each call site has of some blocks (rows, or a mask); what each size has if there are no sites."""
+    sizes = profile.size[blocks]
+    key = profile.site[blocks] if profile.sites else sizes
+    for value in np.unique(key).tolist():
+        of = key == value
+        name = f"{value:,} bytes" if not profile.sites else profile.sites[value] if value >= 0 else ""
+        yield Holder(name, int(of.sum()), int(sizes[of].sum()))
 
 
 def _by_place(sites: Iterable[str]) -> dict[str, list[str]]:

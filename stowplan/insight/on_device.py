@@ -44,6 +44,7 @@ POOLS = ("cupy", "pytorch", "pytorch-expandable")
 UNKNOWN = 800 << 20
 """Bytes that the context and the libraries of a device may take: 300 to 800 MiB is usual."""
 FITS, NOT, TOO_CLOSE = "fits", "does not fit", "too close"
+_TITLES = {"plan": "stowplan's plan", "lean": "lean (live peak)", "budget": "recomputation (live peak)"}
 NOT_KNOWN = (
     f"the device's context and kernels: up to {UNKNOWN >> 20} MiB are allowed for",
     "workspaces of cuDNN and cuBLAS, which they choose on the device by what is free",
@@ -79,12 +80,7 @@ class Way:
     @property
     def title(self) -> str:
         """For people."""
-        others = {
-            "plan": "stowplan's plan",
-            "lean": "lean (live peak)",
-            "budget": "recomputation (live peak)",
-        }
-        return {**POOL_TITLES, **others}[self.name]
+        return {**POOL_TITLES, **_TITLES}[self.name]
 
 
 def verdict_of(total: int, memory: int) -> str:
@@ -121,25 +117,28 @@ def ways(
         its own.
     """
     found: list[Way] = []
+
+    def add(name: str, step: int, kept: int, share: float = 0.0) -> None:
+        found.append(Way(name, step, step + kept, verdict_of(step + kept, memory), share))
+
     if profile is not None:
         compared = compare(profile, alignment=ALIGNMENT, pools=POOLS, **how)
         rounded = replace(profile, size=-(-profile.size // ALIGNMENT) * ALIGNMENT)
         kept = int((rounded.unplanned_step_bytes() + retained).max(initial=np.min(retained)))
-        steps = {name: use.reserved_peak for name, use in compared.pools.items()}
-        for name, step in (*steps.items(), ("plan", compared.plan.arena_bytes)):
-            found.append(Way(name, step, step + kept, verdict_of(step + kept, memory)))
+        for name, use in compared.pools.items():
+            add(name, use.reserved_peak, kept)
+        add("plan", compared.plan.arena_bytes, kept)
     if graph is not None:
         kept = max(int(np.max(retained)), graph.resident_bytes)
         lean = schedule(graph, solver="lean")
-        found.append(Way("lean", lean.peak, lean.peak + kept, verdict_of(lean.peak + kept, memory)))
+        add("lean", lean.peak, kept)
         limits = {name: value for name, value in how.items() if name != "solver"}
         left = max(memory - kept - UNKNOWN, 0)
         try:
             best = lean if lean.peak <= left else schedule(graph, left, **limits)
         except BudgetError:
             best = least(graph, **limits)
-        share = best.extra_seconds / max(float(graph.seconds.sum()), 1e-12)
-        found.append(Way("budget", best.peak, best.peak + kept, verdict_of(best.peak + kept, memory), share))
+        add("budget", best.peak, kept, best.extra_seconds / max(float(graph.seconds.sum()), 1e-12))
     return found
 
 
@@ -147,4 +146,4 @@ def remedies(found: Sequence[Way], own: str) -> list[Way]:
     """Return the ways with a better answer than the program's own pool has; without one, those that fit."""
     rank = {NOT: 0, TOO_CLOSE: 1, FITS: 2}
     base = next((rank[way.verdict] for way in found if way.name == own), 1)
-    return [way for way in found if way.name in ("plan", "lean", "budget") and rank[way.verdict] > base]
+    return [way for way in found if way.name in _TITLES and rank[way.verdict] > base]

@@ -14,47 +14,59 @@ from experiments.programs.catalogue import SCRIPTS
 FOLDER = Path(__file__).with_name("loops")
 
 NAMED = {
-    "bootstrap": "for replicate in range(150):",
     "chainer_loop": "while iterator.epoch < 4:",
     "chainer_trainer": "trainer.run()",
     "daily_trees": "for day in range(DAYS):",
+    "deconvolution": "for k in range(iterations):",
     "evolution": "for generation in range(generations):",
     "finite_volume": "for _ in range(steps):",
     "hamiltonian": "for draw in range(150):",
-    "implicit_heat": "for step in range(STEPS):",
-    "kmeans": "for iteration in range(iterations):",
-    "lattice_boltzmann": "for t in range(100):",
+    "heat_implicit": "for step in range(steps):",
+    "jacobi": "for k in range(iterations):",
+    "lattice_boltzmann": "for k in range(steps):",
     "lorenz96": "solution = solve_ivp(lorenz96, (0, 1.5), start, rtol=1e-5, t_eval=[0.5, 1.0, 1.5])",
-    "metropolis": "for draw in range(400):",
-    "mixture": "for iteration in range(iterations):",
-    "mlp_adam": "for start in range(0, len(x), batch_size):",
+    "mlp_adam": "for i in range(0, len(order), batch):",
     "particle_filter": "for bearing in bearings:",
-    "poisson": "while change > 5e-4:",
+    "shallow_water": "for k in range(steps):",
     "spectrograms": "for number in range(30):",
     "text_rnn": "for begin in range(0, len(index) - T - 1, T):",
     "video": "for frame in frames:",
-    "wave": "for step in range(steps):",
+    "wave_levels": "for k in range(steps):",
 }
 """By program: the text of the line."""
 
 ONE_PEAK = (
     "finite_volume",
     "hamiltonian",
-    "kmeans",
-    "lattice_boltzmann",
-    "metropolis",
-    "mixture",
-    "poisson",
     "spectrograms",
-    "text_rnn",
     "video",
+    "lattice_boltzmann",
+    "shallow_water",
+    "text_rnn",
 )
-"""Ten that take little time, and whose fullest moments, where there are several, are held by the same lines."""
+"""Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
-NEEDS = {"chainer_loop": "chainer", "chainer_trainer": "chainer", "lorenz96": "scipy"}
+NEEDS = {
+    "chainer_loop": "chainer",
+    "chainer_trainer": "chainer",
+    "deconvolution": "scipy",
+    "heat_implicit": "scipy",
+    "lorenz96": "scipy",
+}
 """By program: the package that it imports beside NumPy."""
 
-SIZES = {"finite_volume": ("40", "80"), "particle_filter": ("80", "5000"), "video": ("60", "120", "160")}
+SIZES = {
+    "deconvolution": ("15",),
+    "finite_volume": ("40", "80"),
+    "heat_implicit": ("12", "60"),
+    "jacobi": ("120", "200"),
+    "lattice_boltzmann": ("20",),
+    "mlp_adam": ("3",),
+    "particle_filter": ("80", "5000"),
+    "shallow_water": ("60",),
+    "video": ("60", "120", "160"),
+    "wave_levels": ("120",),
+}
 """By program of the experiments: its arguments."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from stowplan.cli.main import main
-from stowplan.profiler import Profile, formats
+from stowplan.profiler import formats
 
 from .command_line import refused, stowplan
 
@@ -28,26 +27,11 @@ def problem(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_suffix_says_what_is_written(problem: Path, tmp_path: Path) -> None:
-    result = convert(problem, tmp_path / "step.profile")
-    assert (result.exit_code, "3 blocks, planned peak 11.7 KiB" in result.output) == (0, True)
-    profile = Profile.load(tmp_path / "step.profile")
-    assert profile.size.tolist() == [4000, 8000, 4000]
-    assert convert(tmp_path / "step.profile", tmp_path / "plan.json").exit_code == 0
-    assert json.loads((tmp_path / "plan.json").read_text())["traceEvents"]
-
-
 def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) -> None:
     target = tmp_path / "plan.txt"
     assert convert(problem, target, "--to", "torch", "--solver", "greedy_by_size").exit_code == 0
     snapshot = pickle.loads(target.read_bytes())  # our own file
     assert snapshot["segments"][0]["total_size"] == 4096 + 8192
-
-
-def test_figures_for_programs(problem: Path, tmp_path: Path) -> None:
-    target = tmp_path / "step.profile"
-    figures = json.loads(convert(problem, target, "--json").output)
-    assert figures == {"target": str(target), "format": "profile", "blocks": 3, "planned_peak": 12000}
 
 
 def test_the_help_lists_the_formats() -> None:

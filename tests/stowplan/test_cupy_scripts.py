@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -136,16 +135,6 @@ for _ in range(50): numpy.ones(5000)
     )
     done = program("profile", "late.py", folder=folder)
     assert (done.returncode, "stowplan: NumPy: " in done.stderr) == (0, True), done.stderr
-
-
-def test_ctrl_c_keeps_what_was_seen(folder: Path) -> None:
-    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background hears it not
-    ctrl_c = f"main(400)\nimport signal\n{heard}\nsignal.raise_signal(signal.SIGINT)\n"
-    text = LOOP.replace("main(int(", f"{ctrl_c}main(int(")
-    (folder / "loop.py").write_text(text)
-    done = program("profile", "loop.py", "100000000", folder=folder)
-    assert done.returncode == 128 + signal.SIGINT, done.stderr
-    assert len(Profile.load(folder / "loop.profile")) == 4
 
 
 def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:

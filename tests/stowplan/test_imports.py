@@ -223,44 +223,33 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     assert commands == {"stowplan.cli.commands.run"}
 
 
-ALLOCATOR = {"stowplan.allocator"}
+PLANNING = [
+    "planning.making",
+    "planning.saved",
+    "insight.comparison",
+    "prediction.largest",
+    "prediction.prediction",
+    "insight.report.page",
+]
+"""Modules that plan and serve nothing."""
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "planning",
-        "planning.making",
-        "planning.saved",
-        "insight.comparison",
-        "prediction.largest",
-        "prediction.prediction",
-        "insight.report.page",
-    ],
-)
-def test_what_plans_without_serving_loads_no_allocator(module: str) -> None:
-    loaded = modules_after(f"import stowplan.{module}")
-    assert f"stowplan.{module}" in loaded
-    assert not [name for name in loaded if within(name, ALLOCATOR)]
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["compare", "{0}/1.profile"],
-        ["convert", "{0}/1.profile", "{0}/plan.json"],
-        ["fit", "1={0}/1.profile", "2={0}/2.profile", "--batch", "4"],
-    ],
-)
-def test_commands_that_plan_load_no_allocator(command: list[str], tmp_path: Path) -> None:
+def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
     for batch in (1, 2):
         size = np.array([1000, 2000 * batch])
         profile = Profile(size, np.array([0, 1]), np.array([2, 3]), period=4)
         profile.save(tmp_path / f"{batch}.profile")
-    words = [word.format(tmp_path) for word in command]
+    one, two = (str(tmp_path / f"{batch}.profile") for batch in (1, 2))
+    commands = [
+        ["compare", one],
+        ["convert", one, str(tmp_path / "plan.json")],
+        ["fit", f"1={one}", f"2={two}", "--batch", "4"],
+    ]
     loaded = modules_after(
         "import contextlib, io\nfrom stowplan.cli.main import main\n"
-        f"with contextlib.redirect_stdout(io.StringIO()):\n    main({words!r}, standalone_mode=False)"
+        + "".join(f"import stowplan.{module}\n" for module in PLANNING)
+        + "with contextlib.redirect_stdout(io.StringIO()):\n"
+        + "".join(f"    main({words!r}, standalone_mode=False)\n" for words in commands)
     )
-    assert "stowplan.planning" in loaded
-    assert not [name for name in loaded if within(name, ALLOCATOR)]
+    assert {f"stowplan.{module}" for module in PLANNING} <= loaded
+    assert not [name for name in loaded if within(name, {"stowplan.allocator"})]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from stowplan.insight.report.figures import AddressMap, plan_map, pool_map, rast
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
 
-from .command_line import refused, stowplan
+from .command_line import figures, refused, stowplan
 
 needs_bokeh = pytest.mark.skipif(
     find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
@@ -132,22 +131,14 @@ def test_a_profile_without_planned_blocks_has_a_report(tmp_path: Path, profile: 
 @pytest.mark.parametrize(("suffix", "head"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
 def test_a_picture_instead_of_a_page(saved: Path, tmp_path: Path, suffix: str, head: bytes) -> None:
     pytest.importorskip("matplotlib")
-    picture = tmp_path / f"plan{suffix}"
-    assert report(saved, "-o", picture).exit_code == 0
-    assert picture.read_bytes().startswith(head)
-
-
-def test_figures_for_programs(saved: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    output = tmp_path / "plan.svg"
-    figures = json.loads(report(saved, "-o", output, "--json", "--alignment", 64).output)
-    plan = make_plan(PROFILE, alignment=64)
-    assert figures == {
-        "output": str(output),
+    picture, plan = tmp_path / f"plan{suffix}", make_plan(PROFILE, alignment=64)
+    assert figures("report", saved, "-o", picture, "--alignment", 64) == {
+        "output": str(picture),
         "blocks": 3,
         "arena": plan.arena_bytes,
         "lower_bound": plan.placement.lower_bound,
     }
+    assert picture.read_bytes().startswith(head)
 
 
 def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import stowplan
-from stowplan import NumpyPool, NumpyRecorder, Profile
-from stowplan.cli.scripts.step_markers import steps_go_to
+from stowplan import NumpyRecorder, Profile
 
 from ..children import stowplan as program
 
@@ -179,24 +178,6 @@ def test_marks_are_nothing_where_nobody_looks() -> None:
         return 1
 
     assert one() + one() == 2
-
-
-def test_marks_go_to_whoever_looks() -> None:
-    pool, recorder = NumpyPool(warmup=0), NumpyRecorder(small=512)
-    with pool, steps_go_to(pool.step):
-        for _ in range(5):
-            with stowplan.step("key"):
-                np.ones(1000)
-            pool.wait()
-    assert pool.stats.replayed
-    with recorder, steps_go_to(lambda key: recorder.step()):
-        for _ in range(2):
-            with stowplan.step():
-                np.ones(1000)
-    assert len(recorder.profile()) == 1
-    with stowplan.step():
-        np.ones(1000)
-    assert pool.stats.steps == 5
 
 
 LIBRARY_ASKS = """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...units import parse_bytes
+from ._options import Parsed
 
 if TYPE_CHECKING:
     from ...profiler import Profile
@@ -71,22 +72,27 @@ def parse_shape(text: str) -> dict[str, int]:
     for item in [f"batch:{text}"] if text.isdecimal() else text.split(","):
         name, _, number = item.partition(":")
         if not name.isidentifier() or not number.isdecimal() or int(number) < 1 or name in shape:
-            raise ValueError(f"{item!r} of {text!r}")
+            raise ValueError(f"{item!r} of {text!r}; expected NAME:NUMBER,..., like words:2048,width:12288")
         shape[name] = int(number)
     return shape
 
 
-class ShapeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
-    """``NAME:NUMBER,...``."""
+def parse_device(text: str) -> int:
+    """Read ``cuda:24GiB``; return the bytes of its memory.
 
-    name = "shape"
+    Raises
+    ------
+    ValueError
+        It is something else.
+    """
+    kind, _, memory = text.partition(":")
+    if kind == "cuda":
+        with suppress(ValueError):
+            return parse_bytes(memory)
+    raise ValueError(f"{text!r}; expected cuda:MEMORY, like cuda:24GiB")
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the numbers by name."""
-        try:
-            return value if isinstance(value, dict) else parse_shape(value)
-        except ValueError as error:
-            self.fail(f"{error}; expected NAME:NUMBER,..., like words:2048,width:12288", param, ctx)
+
+SHAPE, DEVICE = Parsed("shape", parse_shape), Parsed("device", parse_device)
 
 
 class ShapeFile(click.Path):
@@ -106,17 +112,3 @@ class ShapeFile(click.Path):
             expected = "BATCH=PROFILE, like 2=two.profile, or NAME:NUMBER,...=PROFILE"
             self.fail(f"{value!r}; expected {expected}", param, ctx)
         return shape, super().convert(path, param, ctx)
-
-
-class Device(click.ParamType):  # type: ignore[type-arg]
-    """``cuda:24GiB``."""
-
-    name = "device"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the bytes of its memory."""
-        kind, _, memory = str(value).partition(":")
-        if kind == "cuda":
-            with suppress(ValueError):
-                return parse_bytes(memory)
-        return self.fail(f"{value!r}; expected cuda:MEMORY, like cuda:24GiB", param, ctx)

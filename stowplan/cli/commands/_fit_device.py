@@ -48,16 +48,13 @@ def fit_device(asked: Asked) -> Answer:
             profile = model.profile({"batch": batch}) if model else None
             graph = graph_model.at(batch) if graph_model else None
             found[batch] = ways(profile, graph, memory, kept, **asked.how)
-    predictions = [
-        {
-            "batch": batch,
-            "verdict": _own(several, own).verdict,
-            "pool": _own(several, own).name,
-            "remedies": [way.name for way in remedies(several, own)],
-            "ways": [asdict(way) for way in several],
-        }
-        for batch, several in found.items()
-    ]
+    predictions = []
+    for batch, several in found.items():
+        answer = _own(several, own)
+        better = [way.name for way in remedies(several, own)]
+        every = [asdict(way) for way in several]
+        told = {"verdict": answer.verdict, "pool": answer.name, "remedies": better, "ways": every}
+        predictions.append({"batch": batch, **told})
     figures = {
         "device": "cuda",
         "memory": memory,

@@ -61,22 +61,16 @@ def _kind(path: Path) -> str | None:
     """Return the format that a file names itself; None if it names none."""
     import numpy as np
 
-    with open(path, "rb") as file:
-        start = file.read(2)
+    content = path.read_bytes()
     try:
-        if start == _ZIP:
+        if content.startswith(_ZIP):
             with np.load(path, allow_pickle=False) as archive:
                 data = json.loads(bytes(archive["header"]).decode())
-        elif start == _GZIP:
-            data = json.loads(gzip.decompress(path.read_bytes()))
-        elif start[:1] in (b"{", b" ", b"\n"):
-            data = json.loads(path.read_bytes())
         else:
-            return None
+            data = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        return str(data["format"])
     except Exception:  # what json, zlib, zipfile and NumPy raise for a damaged file, RuntimeError among them
         return None
-    found = data.get("format") if isinstance(data, dict) else None
-    return found if isinstance(found, str) else None
 
 
 def with_seconds(graph: StepGraph) -> tuple[StepGraph, bool]:

@@ -204,14 +204,17 @@ def memory_table(found: Comparison) -> Table:
 
 
 def memory_figures(path: Path, found: Comparison) -> dict[str, Any]:
-    """Return the content of `memory_parts` for ``--json``."""
+    """Return the content of `memory_parts` for ``--json``; None for what is not known of the program."""
     plan = found.plan
+    parts, program = plan.profile.at_live_peak(), plan.profile.program
     return {
         "profile": str(path),
         "alignment": int(plan.problem.alignment.max(initial=1)),
         "blocks": len(plan.rows),
         "left_out": len(plan.profile) - len(plan.rows),
-        **program_figures(plan.profile),
+        "live_peak": plan.profile.live_peak,
+        "at_live_peak": None if parts is None else parts._asdict(),
+        "program": None if program is None else {**program.as_header(), "coverage": program.coverage},
         "unplanned_peak": plan.profile.unplanned_peak,
         "planned_peak": found.planned_peak,
         "lower_bound": plan.placement.lower_bound,
@@ -230,17 +233,6 @@ def memory_figures(path: Path, found: Comparison) -> dict[str, Any]:
             }
             for name, title, use in found.titled()
         },
-    }
-
-
-def program_figures(profile: Profile) -> dict[str, Any]:
-    """Return what is known of the program around a step: its live peak, in parts, and counts; None for what is not."""
-    parts, program = profile.at_live_peak(), profile.program
-    counts = None if program is None else {**program.as_header(), "coverage": program.coverage}
-    return {
-        "live_peak": profile.live_peak,
-        "at_live_peak": None if parts is None else parts._asdict(),
-        "program": counts,
     }
 
 

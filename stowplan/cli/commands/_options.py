@@ -47,17 +47,31 @@ class Picture(OutputFile):
         return super().convert(value, param, ctx)
 
 
-class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
-    """A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
+    """What a function makes of a word; its ValueError tells what was found, and what was expected.
 
-    name = "bytes"
+    Parameters
+    ----------
+    name
+        What is parsed, for the help.
+    parse
+        The function.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes, rounded down."""
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the function returns."""
         try:
-            return parse_bytes(value)
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+BYTES = Parsed("bytes", parse_bytes)
+"""A number of bytes: ``16GiB``, ``1.5 GB``, ``4096``; rounded down."""
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]
@@ -89,14 +103,8 @@ class Name(click.ParamType):  # type: ignore[type-arg]
 
 def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
     """Return the option ``--solver``; ``known`` imports the solvers that there are."""
-    solver = Name("solver", known)
-    return click.option(
-        "--solver",
-        type=solver,
-        default="auto",
-        show_default=True,
-        help="A solver's name; auto takes the best. For one of your own see stowplan --import.",
-    )
+    takes_best = "A solver's name; auto takes the best. For one of your own see stowplan --import."
+    return click.option("--solver", type=Name("solver", known), default="auto", help=takes_best)
 
 
 def _packing_solvers() -> Iterable[str]:
@@ -110,9 +118,7 @@ solver_option = solver_option_of(_packing_solvers)
 time_limit_option = click.option(
     "--time-limit", type=click.FloatRange(min=0), help="Seconds at most, for solvers that keep improving."
 )
-threads_option = click.option(
-    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads at most."
-)
+threads_option = click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads at most.")
 alignment_option = click.option(
     "--alignment",
     type=click.IntRange(min=1),
@@ -120,14 +126,11 @@ alignment_option = click.option(
 )
 
 
-def _dimensions(ctx: click.Context, param: click.Parameter, pairs: tuple[str, ...]) -> dict[str, int]:
-    found = {}
-    for pair in pairs:
-        name, _, number = pair.rpartition("=")
-        if not name or not number.isdecimal():
-            raise click.BadParameter(f"{pair!r}; expected NAME=N, like batch=32")
-        found[name] = int(number)
-    return found
+def _dimension(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdecimal():
+        raise ValueError(f"{text!r}; expected NAME=N, like batch=32")
+    return name, int(number)
 
 
 dimension_option = click.option(
@@ -135,7 +138,8 @@ dimension_option = click.option(
     "dimensions",
     metavar="NAME=N",
     multiple=True,
-    callback=_dimensions,
+    type=Parsed("dimension", _dimension),
+    callback=lambda context, parameter, pairs: dict(pairs),
     help="Size of a dimension that an ONNX file leaves open; for one without a name, x[0]=N. Repeat it for each.",
 )
 

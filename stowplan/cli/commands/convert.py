@@ -84,10 +84,9 @@ def convert(
     profile = formats.read(source, read_as, device)
     offsets = None
     if formats.needs_offsets(form):
-        from ...insight.comparison import alignment_of
-        from ...planning import make_plan
+        from ...insight.comparison import plan_of
 
-        offsets = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver).offset
+        offsets = plan_of(profile, alignment, solver).offset
     formats.write(target, form, profile, offsets)
     figures = {
         "target": str(target),

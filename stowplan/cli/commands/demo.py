@@ -15,27 +15,13 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 
 
 @reporter("Train a network with and without the pool, and compare.", "demo --model resnet50 --batch 4")
+@click.option("--model", type=click.Choice(MODELS), default=MODELS[0], help="The network to train.")
+@click.option("--batch", type=click.IntRange(min=1), default=2, help="Images in a step.")
+@click.option("--steps", type=click.IntRange(min=_FEWEST_STEPS), default=10, help="Steps in each run.")
 @click.option(
-    "--model", type=click.Choice(MODELS), default=MODELS[0], show_default=True, help="The network to train."
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of images, parameters and dropout."
 )
-@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Images in a step.")
-@click.option(
-    "--steps",
-    type=click.IntRange(min=_FEWEST_STEPS),
-    default=10,
-    show_default=True,
-    help="Steps in each run.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of images, parameters and dropout.",
-)
-@click.option(
-    "--plot", type=OutputFile(), default="demo-plan.png", show_default=True, help="The plan's picture (PNG)."
-)
+@click.option("--plot", type=OutputFile(), default="demo-plan.png", help="The plan's picture (PNG).")
 @click.option("--no-plot", is_flag=True, help="Make no picture.")
 def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool) -> Answer:
     """Train a Chainer network with and without the pool, and compare memory and time.
@@ -44,18 +30,17 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
     same seed, on synthetic images. Exit status 1 if their results differ in any bit.
     """
     from ...compat import enable_chainer
+    from ...insight.plots import require_matplotlib, save_placement
 
     enable_chainer()
     if not no_plot:
-        from ...insight.plots import require_matplotlib
-
         require_matplotlib()
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from ...insight.demo.compare import compare
-    from ...insight.demo.tables import as_json, as_table
     from ...insight.demo.training import Task
+    from ._demo_tables import as_json, as_tables
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(stderr=True)) as progress:
@@ -64,10 +49,8 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
             Task(model, batch, steps, seed), lambda done: progress.update(rounds, completed=done)
         )
     if not no_plot:
-        from ...insight.plots import save_placement
-
         title = f"One training step of {model}, batch {batch}"
         save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
     picture = [] if no_plot else [f"The plan's picture: {plot}"]
     figures = {**as_json(result), "plot": None if no_plot else str(plot)}
-    return Answer(figures, [as_table(result), *picture], bad=result.differs_in is not None)
+    return Answer(figures, (*as_tables(result), *picture), bad=result.differs_in is not None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @reporter("Show which call sites hold more memory in another run.", "diff before.profile after.profile")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of the table.")
+@click.option("--top", type=click.IntRange(min=1), default=20, help="Rows of the table.")
 def diff(before: Path, after: Path, top: int) -> Answer:
     """Show which call sites hold more memory in AFTER than in BEFORE, two profiles of one program.
 

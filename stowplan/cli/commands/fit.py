@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from ._fit_asked import Asked, Device, ShapeFile, ShapeType
+from ._fit_asked import DEVICE, SHAPE, Asked, ShapeFile
 from ._fit_device import fit_device
 from ._fit_graphs import fit_step_graphs
 from ._fit_profiles import fit_profiles
 from ._fit_shapes import WAYS, fit_shapes
-from ._options import Bytes, OutputFile, planning_options, refuse
+from ._options import BYTES, OutputFile, planning_options, refuse
 from ._reporter import Answer, reporter
 
 MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
@@ -32,9 +32,7 @@ MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )
-@click.option(
-    "--at", type=ShapeType(), help="Predict this shape, of profiles of named shapes: NAME:NUMBER,..."
-)
+@click.option("--at", type=SHAPE, help="Predict this shape, of profiles of named shapes: NAME:NUMBER,...")
 @click.option(
     "--ranks", type=click.IntRange(min=1), help="Predict one of so many ranks, split by --parallel."
 )
@@ -43,17 +41,17 @@ MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
     "--memory",
     "--budget",
     "memory",
-    type=Bytes(),
+    type=BYTES,
     help="Find the largest batch that fits so much memory, like 16GiB.",
 )
 @click.option(
     "--device",
-    type=Device(),
+    type=DEVICE,
     help="Report whether each --batch fits a device of this memory, like cuda:24GiB, and what would change that.",
 )
 @click.option(
     "--retained",
-    type=Bytes(),
+    type=BYTES,
     help="Memory that the program keeps from step to step: parameters, optimizer state.  "
     "[default: 0 of profiles, the resident values of step graphs]",
 )

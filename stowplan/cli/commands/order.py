@@ -36,7 +36,6 @@ def _solvers() -> Iterable[str]:
     "--time-limit",
     type=click.FloatRange(min=0),
     default=10.0,
-    show_default=True,
     help="Seconds at most, for solvers that keep improving.",
 )
 @click.option("--plot", type=Picture(), help="Write a picture of the live bytes in both orders (PNG or SVG).")

@@ -19,7 +19,7 @@ from ...errors import (
 from ...minimalloc import has_last_ticks
 from ...units import counted, human_bytes
 from . import _look
-from ._options import Bytes, OutputFile, Picture, solver_option, threads_option, time_limit_option
+from ._options import BYTES, OutputFile, Picture, solver_option, threads_option, time_limit_option
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -43,15 +43,11 @@ _COMPARE_LIMIT = 10.0
 )
 @click.option("-o", "--output", type=OutputFile(), help="Write the CSV with a column offset.")
 @solver_option
-@click.option("--capacity", type=Bytes(), help="Stop at a placement within so many bytes, like 16GiB.")
+@click.option("--capacity", type=BYTES, help="Stop at a placement within so many bytes, like 16GiB.")
 @time_limit_option
 @threads_option
 @click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Seed of solvers that draw random numbers.",
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of solvers that draw random numbers."
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
 @click.option("--plot", type=Picture(), help="Write a picture of the placement (PNG).")

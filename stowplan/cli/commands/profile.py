@@ -59,7 +59,6 @@ def _not_ours(
     "--device",
     type=click.Choice(["auto", "cpu", "gpu", "torch"]),
     default="auto",
-    show_default=True,
     help="Whose allocations: NumPy's (cpu), CuPy's (gpu), or those of PyTorch's CPU tensors (torch); auto: CuPy's if "
     "there are any, else those of NumPy or PyTorch, whichever are more bytes.",
 )
@@ -80,7 +79,6 @@ def _not_ours(
     "--stacks",
     type=click.IntRange(min=0),
     default=3,
-    show_default=True,
     metavar="N",
     help="Where a library allocated, add its N innermost calls to the script's own line.",
 )

@@ -20,7 +20,6 @@ _PICTURES = (".png", ".svg")
     "--output",
     type=OutputFile(),
     default="report.html",
-    show_default=True,
     help="The page (.html), or a picture of the plan (.png, .svg).",
 )
 @click.option("--title", help="First line; else the name of the file.")
@@ -42,31 +41,24 @@ def report(
     The page is one file that needs no network. It shows the plan next to CuPy's pool for the same allocations, live
     bytes, the program's other live memory, the live blocks at a moment, and the call sites with most bytes.
     """
+    from ...insight.comparison import plan_of
+    from ...insight.plots import require_matplotlib, save_placement
+    from ...insight.report import require_bokeh, save_report
     from ...profiler import formats
 
     suffix = output.suffix.lower()
     if suffix not in (".html", ".htm", *_PICTURES):
         raise click.BadParameter(f"{output}: expected the suffix .html, .png or .svg", param_hint="--output")
     if suffix in _PICTURES:
-        from ...insight.plots import require_matplotlib
-
         require_matplotlib()
     else:
-        from ...insight.report import require_bokeh
-
         require_bokeh()
     step = formats.read(profile, device=device)
     title = title or profile.name
     if suffix in _PICTURES:
-        from ...insight.comparison import alignment_of
-        from ...insight.plots import save_placement
-        from ...planning import make_plan
-
-        plan = make_plan(step, alignment=alignment or alignment_of(step), planner=solver)
+        plan = plan_of(step, alignment, solver)
         save_placement(output, plan.problem, plan.placement, title=title, profile=step)
     else:
-        from ...insight.report import save_report
-
         plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
     arena, bound = plan.arena_bytes, plan.placement.lower_bound
     figures = {"output": str(output), "blocks": len(plan.rows), "arena": arena, "lower_bound": bound}

@@ -11,7 +11,7 @@ import click
 from ...errors import BudgetError
 from ...units import human_bytes
 from . import _look
-from ._options import Bytes, OutputFile, Picture, dimension_option, solver_option_of, time_limit_option
+from ._options import BYTES, OutputFile, Picture, dimension_option, solver_option_of, time_limit_option
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def _solvers() -> Iterable[str]:
 @dimension_option
 @click.option(
     "--budget",
-    type=Bytes(),
+    type=BYTES,
     help="The most live bytes of the step, like 600MiB; without it, print the curve over all budgets.",
 )
 @click.option(
     "--retained",
-    type=Bytes(),
+    type=BYTES,
     help="The part of the budget that the program keeps from step to step.  [default: GRAPH's resident values]",
 )
 @solver_option_of(_solvers)

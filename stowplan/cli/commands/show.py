@@ -16,14 +16,11 @@ from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
     from ...insight.comparison import Comparison, Peak
-    from ...profiler import Profile
 
 
 @reporter("Show what holds a step's peak.", "show step.profile --top 20")
 @profile_argument
-@click.option(
-    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Rows of the table of the peak."
-)
+@click.option("--top", type=click.IntRange(min=1), default=10, help="Rows of the table of the peak.")
 @planning_options
 def show(profile: Path, top: int, **how: Any) -> Answer:
     """Summarize PROFILE: what holds the peak.
@@ -34,21 +31,23 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
     reserve.
     """
     from ...insight.comparison import peak_of
+    from ...insight.differences import held
 
     found = _look.compared(profile, how)
     step, peak = found.plan.profile, peak_of(found.plan)
-    held = sorted(_held(step, peak), key=lambda holder: (-holder.bytes, holder.site))
+    sites = [holder._replace(site=holder.site or "unknown") for holder in held(step, peak.rows)]
+    sites.sort(key=lambda holder: (-holder.bytes, holder.site))
     at_peak = {
         "tick": peak.tick,
         "blocks": len(peak.rows),
         "by": "site" if step.sites else "size",
-        "groups": [{"name": holder.site, "blocks": holder.blocks, "bytes": holder.bytes} for holder in held],
+        "groups": [{"name": holder.site, "blocks": holder.blocks, "bytes": holder.bytes} for holder in sites],
     }
     figures = {**_look.memory_figures(profile, found), "period": step.period, "at_peak": at_peak}
-    return Answer(figures, _parts(profile, found, peak, held, top))
+    return Answer(figures, _parts(profile, found, peak, sites, top))
 
 
-def _parts(profile: Path, found: Comparison, peak: Peak, held: list[Holder], top: int) -> Iterator[object]:
+def _parts(profile: Path, found: Comparison, peak: Peak, sites: list[Holder], top: int) -> Iterator[object]:
     step = found.plan.profile
     yield f"{profile}: {_look.counts(found.plan)}; planned peak {human_bytes(found.planned_peak)}"
     yield from (*_look.program_lines(step), "")
@@ -57,19 +56,7 @@ def _parts(profile: Path, found: Comparison, peak: Peak, held: list[Holder], top
     else:
         title = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {counted(len(peak.rows), 'block')}"
         yield _look.held_table(
-            title, "call site" if step.sites else "block of", held, found.planned_peak, top
+            title, "call site" if step.sites else "block of", sites, found.planned_peak, top
         )
     yield _look.WORDS
     yield f"Next: stowplan compare {profile}"
-
-
-def _held(step: Profile, peak: Peak) -> Iterator[Holder]:
-    """Yield the blocks alive at the peak by call site, or by size if there are no call sites."""
-    import numpy as np
-
-    sizes = step.size[peak.rows]
-    key = step.site[peak.rows] if step.sites else sizes
-    for value in np.unique(key).tolist():
-        of = key == value
-        name = f"{value:,} bytes" if not step.sites else step.sites[value] if value >= 0 else "unknown"
-        yield Holder(name, int(of.sum()), int(sizes[of].sum()))

@@ -88,15 +88,12 @@ class AutoGraphRecorder:
         if type(optimizer).update is not GradientMethod.update:
             self.reason = f"{type(optimizer).__name__} has an update of its own"
             return False
-        self._begin(optimizer)
-        return True
-
-    def _begin(self, optimizer: Any) -> None:
         from ...chainer.graph_recorder import STEPS, GraphRecorder
 
         self._optimizer = optimizer
         self._recorder = GraphRecorder(optimizer)
         self._steps_left = STEPS
+        return True
 
     def _update(
         self, own: Callable[..., None], optimizer: Any, lossfun: Any, *args: Any, **named: Any

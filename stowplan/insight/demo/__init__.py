@@ -2,7 +2,7 @@
 
 ``models``   the networks and their losses, in Chainer
 ``training`` one training run: steps with their loss, time and page faults, and the state at the end
-``compare``  all three runs, and figures of them; ``tables``: these as a table and as JSON
+``compare``  all three runs, and figures of them
 
 Chainer is imported when a run begins, after `stowplan.compat.enable_chainer`.
 """

@@ -12,13 +12,12 @@ r"""A picture of two orders of a step: the bytes alive at each operator, in the 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...units import byte_unit, human_bytes
-from .style import AMBERS, BLUES, BOUND, DASHES, INK, save_figure, style_axes, write_title
+from .style import AMBERS, BLUES, BOUND, DASHES, INK, saver, style_axes, write_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,11 +66,7 @@ def draw_orders(figure: Figure, graph: StepGraph, found: OrderSolution, *, title
     )
 
 
-def save_orders(
-    path: str | os.PathLike[str], graph: StepGraph, found: OrderSolution, *, title: str = "Order"
-) -> None:
-    """Write the picture that `draw_orders` draws to a file; `save_figure` tells how, and which errors there are."""
-    save_figure(path, (12, 5), lambda figure: draw_orders(figure, graph, found, title=title))
+save_orders = saver(draw_orders, (12, 5))
 
 
 def _figures(n: int, found: OrderSolution) -> str:

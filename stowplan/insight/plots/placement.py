@@ -15,13 +15,13 @@ r"""The picture of a placement: time to the right, address upwards, one rectangl
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...packing.bounds import live_bytes
 from ...units import byte_unit, human_bytes
-from .style import AMBERS, BLUES, BOUND, DASHES, INK, save_figure, style_axes, write_title
+from .style import AMBERS, BLUES, BOUND, DASHES, INK, saver, style_axes, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,18 +92,7 @@ def draw_placement(
     )
 
 
-def save_placement(
-    path: str | os.PathLike[str],
-    problem: Problem,
-    placement: Placement,
-    *,
-    title: str = "Placement",
-    profile: Profile | None = None,
-) -> None:
-    """Write the picture that `draw_placement` draws to a file; `save_figure` tells how, and which errors there are."""
-    save_figure(
-        path, (12, 7), lambda figure: draw_placement(figure, problem, placement, title=title, profile=profile)
-    )
+save_placement = saver(draw_placement, (12, 7))
 
 
 def _figures(problem: Problem, placement: Placement) -> str:
@@ -137,14 +126,13 @@ def _band(profile: Profile) -> tuple[Any, Any, Any] | None:
 
 
 def _draw_program(axes: Axes, band: tuple[Any, Any, Any]) -> None:
+    from matplotlib.colors import to_rgba
+
     unit, name = byte_unit(int(sum(band).max()))
-    clock = np.arange(len(band[0]) + 1)
-    bottom = np.zeros(len(clock))
-    for part, colour, alpha in zip(band, (_OLDER, _ESCAPED, INK), (1, 1, 0.75), strict=True):
-        top = bottom + np.append(part, part[-1]) / unit
-        axes.fill_between(clock, bottom, top, step="post", color=colour, alpha=alpha, linewidth=0)
-        bottom = top
-    axes.set_ylim(0, max(bottom.max(), 1e-9) * 1.04)
+    parts = np.array([np.append(part, part[-1]) / unit for part in band])
+    colours = [_OLDER, _ESCAPED, to_rgba(INK, 0.75)]
+    axes.stackplot(np.arange(parts.shape[1]), parts, colors=colours, step="post", linewidth=0)
+    axes.set_ylim(0, max(parts.sum(axis=0).max(), 1e-9) * 1.04)
     axes.set_ylabel(f"program ({name})", color=INK)
 
 
@@ -152,12 +140,13 @@ def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) 
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgba_array
 
-    block, time, address = _rectangles(problem, placement)
-    (left, right), (bottom, top) = time.T, address.T / unit
+    pieces = problem.pieces()
+    block = np.repeat(np.arange(len(problem)), np.diff(pieces.first))
+    left, right = pieces.start, pieces.end
+    bottom, top = ((placement.offsets[block] + edge) / unit for edge in (pieces.lower, pieces.upper))
     corners = [np.stack([left, left, right, right], axis=1), np.stack([bottom, top, top, bottom], axis=1)]
     # Rank by address: neighbours in the picture get different tints.
-    rank = np.empty(len(problem), dtype=np.int64)
-    rank[np.lexsort((problem.start, placement.offsets))] = np.arange(len(problem))
+    rank = np.argsort(np.lexsort((problem.start, placement.offsets)))
     tints = np.concatenate([to_rgba_array(_WITHIN), to_rgba_array(_WRAPPED)])
     tint = tints[rank % len(_WITHIN) + len(_WITHIN) * _wrapped(problem)]
     # An edge of the face's own colour keeps the thinnest block visible.
@@ -170,8 +159,10 @@ def _draw_blocks(axes: Axes, problem: Problem, placement: Placement, unit: int) 
 
 
 def _draw_live_bytes(axes: Axes, problem: Problem, placement: Placement, unit: int) -> None:
-    clock, live = _live_bytes(problem)
-    axes.fill_between(clock, live / unit, step="post", color=INK, alpha=0.75, linewidth=0)
+    if len(problem):
+        pieces = problem.pieces()
+        clock, live = live_bytes(pieces.start, pieces.end, pieces.upper - pieces.lower)
+        axes.fill_between(clock, live / unit, step="post", color=INK, alpha=0.75, linewidth=0)
     axes.axhline(placement.lower_bound / unit, color=BOUND, linewidth=1.2, linestyle=DASHES)
 
 
@@ -183,25 +174,3 @@ def _wrapped(problem: Problem) -> Any:
         whole = (problem.start == problem.start.min()) & (problem.end == problem.end.max())
         wrapped[block[(lower == upper) & whole[block]]] = True
     return wrapped
-
-
-def _rectangles(problem: Problem, placement: Placement) -> tuple[Any, Any, Any]:
-    """Pieces as rectangles: block (k,), time (k, 2) in ticks, address (k, 2) in bytes."""
-    pieces = problem.pieces()
-    block = np.repeat(np.arange(len(problem)), np.diff(pieces.first))
-    offset = placement.offsets[block]
-    return (
-        block,
-        np.stack([pieces.start, pieces.end], axis=1),
-        np.stack([offset + pieces.lower, offset + pieces.upper], axis=1),
-    )
-
-
-def _live_bytes(problem: Problem) -> tuple[Any, Any]:
-    """Sum of the live sizes as a step function: from clock[i] on it is live[i]."""
-    pieces = problem.pieces()
-    height = pieces.upper - pieces.lower
-    clock, position = np.unique(np.concatenate([pieces.start, pieces.end]), return_inverse=True)
-    change = np.zeros(len(clock), dtype=np.int64)
-    np.add.at(change, position, np.concatenate([height, -height]))
-    return clock, np.cumsum(change)

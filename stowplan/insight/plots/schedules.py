@@ -15,14 +15,13 @@ r"""Pictures of schedules: what less memory costs in time, and what is alive whi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...units import byte_unit, human_bytes
-from .style import AMBERS, BLUES, BOUND, DASHES, INK, save_figure, style_axes, write_title
+from .style import AMBERS, BLUES, BOUND, DASHES, INK, saver, style_axes, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,21 +70,7 @@ def draw_curve(
     write_title(above, title, _figures(graph, lean, lower_bound), 1.06)
 
 
-def save_curve(
-    path: str | os.PathLike[str],
-    graph: StepGraph,
-    solutions: Sequence[Solution],
-    *,
-    lean: Solution,
-    lower_bound: int,
-    title: str = "Schedules",
-) -> None:
-    """Write the picture that `draw_curve` draws to a file; `save_figure` tells how, and which errors there are."""
-
-    def draw(figure: Figure) -> None:
-        draw_curve(figure, graph, solutions, lean=lean, lower_bound=lower_bound, title=title)
-
-    save_figure(path, (12, 8), draw)
+save_curve = saver(draw_curve, (12, 8))
 
 
 def _figures(graph: StepGraph, lean: Solution, lower_bound: int) -> str:

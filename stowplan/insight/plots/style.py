@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from ...errors import MissingDependencyError
 from ...files import atomic_write
@@ -13,6 +13,8 @@ from ...files import atomic_write
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
 
 INK, GRID, BOUND = "#1b2a34", "#dfe5e8", "#c8402f"
 BLUES = ["#1f5f7a", "#2f7f97", "#27708a", "#4593a8"]
@@ -42,33 +44,32 @@ def write_title(axes: Axes, title: str, figures: str, height: float) -> None:
     axes.text(0, height, figures, transform=axes.transAxes, color=INK, fontsize=10)
 
 
-def save_figure(
-    path: str | os.PathLike[str], size: tuple[float, float], draw: Callable[[Figure], None]
-) -> None:
-    """Draw a figure and write it, atomically.
+def saver(
+    draw: Callable[Concatenate[Figure, P], None], size: tuple[float, float]
+) -> Callable[Concatenate[str | os.PathLike[str], P], None]:
+    """Return a function that draws a picture and writes it to a file, atomically.
+
+    It takes the file's path, and then what ``draw`` takes after the figure. The picture is an SVG if the path ends in
+    ``.svg``, else a PNG. `MissingDependencyError` is raised where matplotlib is not installed, and OSError where the
+    file cannot be written.
 
     Parameters
     ----------
-    path
-        The file; replaced if it exists. SVG if it ends in ``.svg``, else PNG.
+    draw
+        Draws into an empty figure.
     size
         Width and height in inches, at 130 pixels an inch.
-    draw
-        Draws into the empty figure.
-
-    Raises
-    ------
-    MissingDependencyError
-        matplotlib is not installed.
-    OSError
-        The file cannot be written.
     """
-    require_matplotlib()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure)
-    with atomic_write(path) as file:
-        figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
+    def save(path: str | os.PathLike[str], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        require_matplotlib()
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=size, dpi=130, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure, *args, **kwargs)
+        with atomic_write(path) as file:
+            figure.savefig(file, format="svg" if os.fspath(path).lower().endswith(".svg") else "png")
+
+    return save

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from .heap import Books, Chunk, Heap, round_up
+from .heap import ChunkPool, Heap
 
 
-class CupyPoolModel(Books[tuple[Heap, Chunk]]):
+class CupyPoolModel(ChunkPool):
     """CuPy's ``MemoryPool``, without a device.
 
     Sizes are rounded up to 512 bytes. A request takes the smallest free chunk of its stream that is large enough and
@@ -28,8 +28,6 @@ class CupyPoolModel(Books[tuple[Heap, Chunk]]):
     chunks of equal size CuPy's choice depends on addresses of Python objects; the model takes the one freed last.
     """
 
-    GRANULARITY = 512
-
     def __init__(self) -> None:
         super().__init__()
         self.stream: Hashable = 0
@@ -45,23 +43,5 @@ class CupyPoolModel(Books[tuple[Heap, Chunk]]):
         """The current stream's."""
         return self._heaps.setdefault(self.stream, Heap(last_freed_first=True))
 
-    def _best(self, size: int) -> Chunk | None:
-        """Find the free chunk that a request takes."""
-        return self._heap.best(size)
-
-    def _serve(self, size: int) -> tuple[Heap, Chunk]:
-        size, heap = round_up(size, self.GRANULARITY), self._heap
-        chunk = self._best(size)
-        if chunk is None:
-            chunk = heap.reserve(size)
-            self._reserve(size)
-        else:
-            heap.take(chunk)
-            heap.split(chunk, size)
-        self.used += size
-        return heap, chunk
-
-    def _take_back(self, block: tuple[Heap, Chunk]) -> None:
-        heap, chunk = block
-        self.used -= chunk.size
-        heap.release(chunk)
+    def _heap_of(self, size: int) -> Heap:
+        return self._heap

@@ -93,7 +93,8 @@ class Chunk:
     """A part of one reservation, linked to its neighbours in address."""
 
     size: int
-    rank: int  # among free chunks of one size the lowest is taken
+    address: int
+    rank: int = 0  # among free chunks of one size the lowest is taken
     free: bool = False
     before: Chunk | None = field(default=None, repr=False)
     after: Chunk | None = field(default=None, repr=False)
@@ -107,13 +108,24 @@ class Heap:
     last_freed_first
         Among free chunks of equal size, whether `best` finds the one freed last, or that of the lowest address
         (each reservation lies above the earlier ones).
+    keeps
+        Bytes: a rest up to so large is not split off.
+
+    Attributes
+    ----------
+    top
+        The address above all reservations.
+    tail
+        What the next reservation extends, if it extends one: a chunk that is taken only where no other is large enough.
     """
 
-    def __init__(self, *, last_freed_first: bool = False) -> None:
+    def __init__(self, *, last_freed_first: bool = False, keeps: int = 0) -> None:
+        self.top = 0
+        self.tail: Chunk | None = None
         self._free: list[tuple[int, int, Chunk]] = []  # size, rank, chunk; rising, no two alike
         self._last_freed_first = last_freed_first
+        self._keeps = keeps
         self._frees = 0
-        self._top = 0  # the address above all reservations
 
     def __len__(self) -> int:
         """Return the number of free chunks."""
@@ -124,18 +136,18 @@ class Heap:
         first = bisect_left(self._free, (chunk.size,))
         return [other for _, _, other in self._free[first : bisect_left(self._free, (chunk.size + 1,))]]
 
-    def reserve(self, size: int, behind: Chunk | None = None) -> Chunk:
-        """Return the only chunk of a new reservation, not free; or one that extends the last reservation."""
-        chunk = Chunk(size, self._top, before=behind)
-        if behind is not None:
-            behind.after = chunk
-        self._top += size
+    def reserve(self, size: int) -> Chunk:
+        """Return a chunk of memory newly reserved, not free."""
+        chunk = Chunk(size, self.top, before=self.tail)
+        if self.tail is not None:
+            self.tail.after = chunk
+        self.top += size
         return chunk
 
-    def best(self, size: int, avoid: Chunk | None = None) -> Chunk | None:
-        """Find the smallest free chunk that is large enough; ``avoid`` only where there is no other."""
+    def best(self, size: int) -> Chunk | None:
+        """Find the smallest free chunk that is large enough."""
         k = bisect_left(self._free, (size,))
-        if k < len(self._free) and self._free[k][2] is avoid and k + 1 < len(self._free):
+        if k < len(self._free) and self._free[k][2] is self.tail and k + 1 < len(self._free):
             k += 1
         return self._free[k][2] if k < len(self._free) else None
 
@@ -145,10 +157,10 @@ class Heap:
         del self._free[bisect_left(self._free, (chunk.size, chunk.rank))]
 
     def split(self, chunk: Chunk, size: int) -> None:
-        """Keep ``size`` bytes of a chunk that is not free; the rest, if any, becomes a free chunk behind it."""
-        if chunk.size == size:
+        """Keep ``size`` bytes of a chunk that is not free; the rest becomes a free chunk behind it."""
+        if chunk.size - size <= self._keeps:
             return
-        rest = Chunk(chunk.size - size, chunk.rank + size, before=chunk, after=chunk.after)
+        rest = Chunk(chunk.size - size, chunk.address + size, before=chunk, after=chunk.after)
         if rest.after is not None:
             rest.after.before = rest
         chunk.size, chunk.after = size, rest
@@ -167,10 +179,9 @@ class Heap:
         return chunk
 
     def _remember(self, chunk: Chunk) -> None:
+        self._frees += 1
         chunk.free = True
-        if self._last_freed_first:
-            self._frees += 1
-            chunk.rank = -self._frees
+        chunk.rank = -self._frees if self._last_freed_first else chunk.address
         insort(self._free, (chunk.size, chunk.rank, chunk))
 
 
@@ -181,3 +192,44 @@ def _absorb_next(chunk: Chunk) -> None:
     chunk.after = gone.after
     if chunk.after is not None:
         chunk.after.before = chunk
+
+
+class ChunkPool(Books[tuple[Heap, Chunk]]):
+    """Base of the models of pools that cut what they reserve.
+
+    A request takes the best free chunk of its heap, or else one that is reserved for it, and splits off the rest. A
+    freed chunk joins its free neighbours within the same reservation. Nothing is returned to the device.
+    """
+
+    ROUNDING = 512
+    """Bytes that sizes are rounded up to."""
+
+    @abstractmethod
+    def _heap_of(self, size: int) -> Heap:
+        """Return the heap that serves a size, which is rounded."""
+
+    def _best(self, size: int) -> Chunk | None:
+        """Find the free chunk that a request takes."""
+        return self._heap_of(size).best(size)
+
+    def _reservation(self, size: int) -> int:
+        """Return the bytes to reserve where no free chunk is large enough."""
+        return size
+
+    def _serve(self, size: int) -> tuple[Heap, Chunk]:
+        size = round_up(size, self.ROUNDING)
+        heap, chunk = self._heap_of(size), self._best(size)
+        if chunk is None:
+            top = heap.top
+            chunk = heap.reserve(self._reservation(size))
+            self._reserve(heap.top - top)
+        else:
+            heap.take(chunk)
+        heap.split(chunk, size)
+        self.used += chunk.size
+        return heap, chunk
+
+    def _take_back(self, block: tuple[Heap, Chunk]) -> None:
+        heap, chunk = block
+        self.used -= chunk.size
+        heap.release(chunk)

@@ -9,24 +9,13 @@ import ctypes
 import sys
 from array import array
 
-_FIELDS = (
-    "arena",
-    "ordblks",
-    "smblks",
-    "hblks",
-    "hblkhd",
-    "usmblks",
-    "fsmblks",
-    "uordblks",
-    "fordblks",
-    "keepcost",
-)
+_FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 
 
 class _MallInfo(ctypes.Structure):
     """glibc's ``struct mallinfo2``."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS.split()]
 
 
 def main() -> None:
@@ -38,12 +27,8 @@ def main() -> None:
     free.restype, free.argtypes = None, [ctypes.c_void_p]
 
     numbers = array("q", sys.stdin.buffer.read())
-    most, enough, events, blocks = numbers[:4]
-    block, allocate, size = (
-        numbers[4 : 4 + events],
-        numbers[4 + events : 4 + 2 * events],
-        numbers[4 + 2 * events :],
-    )
+    (most, enough, events, blocks), rest = numbers[:4], numbers[4:]
+    block, allocate, size = rest[:events], rest[events : 2 * events], rest[2 * events :]
     held, mapped = array("Q", bytes(8 * blocks)), array("q", bytes(8 * events))
     library.malloc_trim(0)
     start = info()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .heap import Books, Chunk, Heap, round_up
+from .heap import Chunk, ChunkPool, Heap, round_up
 
 _KIB = 1024
 _MIB = 1024 * _KIB
 
 
-class PytorchPoolModel(Books[tuple[Heap, Chunk]]):
+class PytorchPoolModel(ChunkPool):
     """PyTorch's ``CUDACachingAllocator`` on one stream with its default settings, without a device.
 
     Sizes are rounded up to 512 bytes. Requests of up to 1 MiB are served from *small* reservations, the others from
@@ -35,7 +35,6 @@ class PytorchPoolModel(Books[tuple[Heap, Chunk]]):
     equal size; the model puts each above the earlier ones.
     """
 
-    ROUNDING = 512
     SMALL = _MIB
     """Largest request that a small reservation serves."""
     SMALL_RESERVATION = 2 * _MIB
@@ -45,21 +44,10 @@ class PytorchPoolModel(Books[tuple[Heap, Chunk]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._small, self._large = Heap(), Heap()
+        self._small, self._large = Heap(), Heap(keeps=self.SMALL)
 
-    def _serve(self, size: int) -> tuple[Heap, Chunk]:
-        size = round_up(size, self.ROUNDING)
-        heap = self._small if size <= self.SMALL else self._large
-        chunk = heap.best(size)
-        if chunk is None:
-            chunk = heap.reserve(self._reservation(size))
-            self._reserve(chunk.size)
-        else:
-            heap.take(chunk)
-        if heap is self._small or chunk.size - size > self.SMALL:
-            heap.split(chunk, size)
-        self.used += chunk.size
-        return heap, chunk
+    def _heap_of(self, size: int) -> Heap:
+        return self._small if size <= self.SMALL else self._large
 
     def _reservation(self, size: int) -> int:
         if size <= self.SMALL:
@@ -68,13 +56,8 @@ class PytorchPoolModel(Books[tuple[Heap, Chunk]]):
             return self.LARGE_RESERVATION
         return round_up(size, self.OWN_ROUNDING)
 
-    def _take_back(self, block: tuple[Heap, Chunk]) -> None:
-        heap, chunk = block
-        self.used -= chunk.size
-        heap.release(chunk)
 
-
-class PytorchExpandablePoolModel(Books[tuple["_Segment", Chunk]]):
+class PytorchExpandablePoolModel(PytorchPoolModel):
     """PyTorch's ``CUDACachingAllocator`` with ``expandable_segments:True``, on one stream, without a device.
 
     Like `PytorchPoolModel`, but small and large requests have one *segment* each, which grows at its end by pages of
@@ -93,51 +76,32 @@ class PytorchExpandablePoolModel(Books[tuple["_Segment", Chunk]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._small = _Segment(PytorchPoolModel.SMALL_RESERVATION)
-        self._large = _Segment(PytorchPoolModel.LARGE_RESERVATION)
+        self._small, self._large = _Segment(self.SMALL_RESERVATION), _Segment(self.LARGE_RESERVATION)
 
-    def _serve(self, size: int) -> tuple[_Segment, Chunk]:
-        size = round_up(size, PytorchPoolModel.ROUNDING)
-        segment = self._small if size <= PytorchPoolModel.SMALL else self._large
-        chunk = segment.best(size, avoid=segment.last)
-        if chunk is None:
-            before = segment.size
-            chunk = segment.grow(size)
-            self._reserve(segment.size - before)
-        segment.take(chunk)
-        segment.split(chunk, size)
-        self.used += size
-        return segment, chunk
-
-    def _take_back(self, block: tuple[_Segment, Chunk]) -> None:
-        segment, chunk = block
-        self.used -= chunk.size
-        segment.release(chunk)
+    def _reservation(self, size: int) -> int:
+        return size
 
 
 class _Segment(Heap):
-    """One reservation that grows by pages; knows its last chunk."""
+    """One reservation that grows by pages; its last chunk is the tail."""
 
     def __init__(self, page: int) -> None:
         super().__init__()
-        self.page = page
-        self.size = 0
-        self.last: Chunk | None = None
+        self._page = page
 
-    def grow(self, size: int) -> Chunk:
-        """Add the pages that the tail lacks to hold ``size`` bytes; returns the tail, which is free."""
-        tail = self.last.size if self.last is not None and self.last.free else 0
-        pages = round_up(size - tail, self.page)
-        self.size += pages
-        return self.release(self.reserve(pages, behind=self.last))
+    def reserve(self, size: int) -> Chunk:
+        free = self.tail.size if self.tail is not None and self.tail.free else 0
+        chunk = self.release(super().reserve(round_up(size - free, self._page)))
+        self.take(chunk)
+        return chunk
 
     def split(self, chunk: Chunk, size: int) -> None:
         super().split(chunk, size)
-        if chunk is self.last and chunk.after is not None:
-            self.last = chunk.after
+        if chunk is self.tail and chunk.after is not None:
+            self.tail = chunk.after
 
     def release(self, chunk: Chunk) -> Chunk:
         chunk = super().release(chunk)
         if chunk.after is None:
-            self.last = chunk
+            self.tail = chunk
         return chunk

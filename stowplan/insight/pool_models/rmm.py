@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .heap import Books, Chunk, Heap, round_up
+from .heap import ChunkPool, Heap
 
 
-class RmmPoolModel(Books[Chunk]):
+class RmmPoolModel(ChunkPool):
     """RMM's ``pool_memory_resource`` on one stream, without a device.
 
     Sizes are rounded up to 256 bytes. A request takes the smallest free chunk that is large enough (of equals the
@@ -27,7 +27,7 @@ class RmmPoolModel(Books[Chunk]):
     A maximum size, which changes the growth, is not modelled.
     """
 
-    GRANULARITY = 256
+    ROUNDING = 256
 
     def __init__(self, initial: int = 0) -> None:
         super().__init__()
@@ -36,18 +36,8 @@ class RmmPoolModel(Books[Chunk]):
             self._heap.release(self._heap.reserve(initial))
             self._reserve(initial)
 
-    def _serve(self, size: int) -> Chunk:
-        size = round_up(size, self.GRANULARITY)
-        chunk = self._heap.best(size)
-        if chunk is None:
-            chunk = self._heap.reserve(max(size, self.reserved))
-            self._reserve(chunk.size)
-        else:
-            self._heap.take(chunk)
-        self._heap.split(chunk, size)
-        self.used += size
-        return chunk
+    def _heap_of(self, size: int) -> Heap:
+        return self._heap
 
-    def _take_back(self, block: Chunk) -> None:
-        self.used -= block.size
-        self._heap.release(block)
+    def _reservation(self, size: int) -> int:
+        return max(size, self.reserved)

@@ -123,31 +123,20 @@ def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
         return "not known" if value == UNKNOWN_SITE else profile.sites[value]
 
     sites = [Site(name(int(values[k])), int(at_peak[k]), int(count[k]), int(largest[k])) for k in order]
-    rank = np.empty(len(values), dtype=np.int64)
-    rank[order] = np.arange(len(values))
-    return sites, rank[group]
+    return sites, np.argsort(order)[group]
 
 
 class _AddressedPool(CupyPoolModel):
-    """The model, and where in address its blocks lie: reservations stand one above the other."""
+    """The model, and where in address its blocks lie."""
 
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[int] = []  # of every block, in the order of the requests
-        self._base: dict[
-            int, int
-        ] = {}  # by the identity of a reservation's first chunk, which stays the same
 
     def malloc(self, size: int) -> int:
-        top = self.reserved
         handle = super().malloc(size)
         served = self._live[handle]
-        chunk = served[1] if served is not None else None
-        below = 0
-        while chunk is not None and chunk.before is not None:
-            chunk = chunk.before
-            below += chunk.size
-        self.addresses.append(self._base.setdefault(id(chunk), top) + below)
+        self.addresses.append(0 if served is None else served[1].address)
         return handle
 
 

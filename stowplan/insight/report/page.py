@@ -17,10 +17,10 @@ import numpy as np
 
 from ...errors import MissingDependencyError
 from ...files import atomic_write
-from ...planning import Plan, make_plan
+from ...planning import Plan
 from ...profiler import Profile
 from ...units import human_bytes
-from ..comparison import MALLOC, POOL_TITLES, alignment_of, as_requested, is_of_host
+from ..comparison import MALLOC, POOL_TITLES, as_requested, is_of_host, plan_of
 from ..pool_models import replay_malloc, requests
 from .figures import AddressMap, Site, plan_map, pool_map, raster, top_sites
 
@@ -87,7 +87,7 @@ def save_report(
         The file cannot be written. The old one, if any, is untouched.
     """
     require_bokeh()
-    plan = make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver)
+    plan = plan_of(profile, alignment, solver)
     text = _page(plan, title)
     with atomic_write(path) as file:
         file.write(text.encode())
@@ -233,8 +233,7 @@ class _Plots:
         }
         self._peak = peak_tick, int(sum(part[peak_tick] for part in alive.values())) if len(live) else 0
         # Rank by address: neighbours get different tints.
-        rank = np.empty(len(plan.rows), dtype=np.int64)
-        rank[np.lexsort((plan.problem.start, plan.placement.offsets))] = np.arange(len(plan.rows))
+        rank = np.argsort(np.lexsort((plan.problem.start, plan.placement.offsets)))
         pair = np.minimum(2 * site_of, len(_COLOURS) - 2)
         self._colour = pair + rank % 2
         self._x = Range1d(0, self._period, name="clock", bounds=(0, self._period))

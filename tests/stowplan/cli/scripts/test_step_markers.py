@@ -48,6 +48,8 @@ def test_a_coroutine_s_step_lasts_until_its_end() -> None:
 
         assert asyncio.run(main()) == 6
     assert seen == ["begin", "first part", "second part", "end"] * 2
+    with step():  # nobody looks any more
+        assert len(seen) == 8
 
 
 def test_coroutines_that_take_turns_are_one_step_and_said_so() -> None:

@@ -30,16 +30,6 @@ def test_requests_of_a_step():
     ]
 
 
-def test_wrapped_blocks_cross_into_the_next_step():
-    problem = Problem(size=[1024, 512], start=[0, 1], end=[9, 2], gaps=[[0, 4, 6]])
-    pool = CupyPoolModel()
-    replay(requests(problem), pool, steps=1)
-    assert (pool.used, pool.reserved) == (1024, 1536)
-    replay_twice = CupyPoolModel()
-    replay(requests(problem), replay_twice, steps=2)
-    assert (replay_twice.used, replay_twice.reserved) == (1024, 1536)
-
-
 def test_what_was_reserved_and_alive_after_each_request():
     # Two blocks of 512, then one of 1024: CuPy's pool joins nothing across reservations, so the second half of the
     # step reserves 1024 more, and the second step nothing.

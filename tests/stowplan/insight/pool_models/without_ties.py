@@ -25,8 +25,8 @@ def program_without_ties(name: str, seed: int, length: int = 1000) -> list[list[
     while len(program) < length:
         if rng.random() < 0.52:
             size = int(2 ** rng.uniform(0, 24)) if rng.random() < 0.97 else 0
-            heap = pool._heap if hasattr(pool, "_heap") else pool._small if size <= 2**20 else pool._large
-            best = heap.best(-(-size // 512) * 512)
+            rounded = -(-size // 512) * 512
+            heap, best = pool._heap_of(rounded), pool._best(rounded)
             if size and best and len(heap.ties(best)) > 1:
                 continue
             block = len(program)

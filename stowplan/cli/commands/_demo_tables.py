@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from ...insight.demo.compare import Comparison, PooledRun
+from ...insight.demo.training import Run
 from ...units import human_bytes
-from .compare import Comparison, PooledRun
-from .training import Run
+from ._look import table
 
 
 def as_json(result: Comparison) -> dict[str, Any]:
@@ -35,54 +33,46 @@ def as_json(result: Comparison) -> dict[str, Any]:
     }
 
 
-def as_table(result: Comparison) -> RenderableType:
-    """Return the demo's table, for a `rich.console.Console`."""
-    task, runs = result.task, (result.pool, result.lean)
+def as_tables(result: Comparison) -> Iterator[object]:
+    """Yield the lines and tables of ``stowplan demo``."""
+    task, runs, blocks = result.task, (result.pool, result.lean), len(result.pool.plan.rows)
+    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {blocks:,} planned blocks in a step"
+    yield from (Text(title, style="bold"), "")
 
-    memory = _table("Memory of one step, bytes", "stowplan", "", "lean", "")
+    memory = table("Memory of one step, bytes", "", "stowplan", "", "lean", "")
+    bounds = [run.plan.placement.lower_bound for run in runs]
     memory.add_row("planned peak", *_sizes(run.plan.profile.planned_peak for run in runs))
-    memory.add_row("lower bound (64 B)", *_sizes(run.plan.placement.lower_bound for run in runs))
+    memory.add_row("lower bound (64 B)", *_sizes(bounds))
     memory.add_row("arena", *_sizes(run.arena_bytes for run in runs))
     memory.add_row("  fragmentation", *_shares(run.fragmentation for run in runs))
-    memory.add_row("CuPy's pool (model)", *_sizes(run.cupy_pool_bytes for run in runs))
+    pools = [run.cupy_pool_bytes for run in runs]
+    memory.add_row("CuPy's pool (model)", *_sizes(pools))
     memory.add_row(
-        "  fragmentation",
-        *_shares(run.cupy_pool_bytes / run.plan.placement.lower_bound - 1 for run in runs),
+        "  fragmentation", *_shares(pool / bound - 1 for pool, bound in zip(pools, bounds, strict=True))
     )
+    yield from (memory, "")
 
-    first = result.first_measured
-    steps = _table(
-        f"Steps {first} to {task.steps - 1} (medians of {task.steps - first})", "NumPy", "stowplan", "lean"
-    )
+    first, all_runs = result.first_measured, (result.default, *runs)
+    heading = f"Steps {first} to {task.steps - 1} (medians of {task.steps - first})"
+    steps = table(heading, "", "NumPy", "stowplan", "lean")
     steps.add_row("requests served from the plan", "0", *(_replayed(run, first) for run in runs))
-    steps.add_row(
-        "requests served by upstream",
-        f"{result.pool.replayed(first) + result.pool.upstream(first):,}",
-        *(f"{run.upstream(first):,}" for run in runs),
-    )
-    all_runs = (result.default, *runs)
+    upstream = [
+        result.pool.replayed(first) + result.pool.upstream(first),
+        *(run.upstream(first) for run in runs),
+    ]
+    steps.add_row("requests served by upstream", *(f"{count:,}" for count in upstream))
     steps.add_row("minor page faults per step", *(f"{result.faults_per_step(run):,.0f}" for run in all_runs))
     ratios = [result.over_default(run) for run in runs]
     seconds = f"{result.seconds_per_step(result.default):.3f} s"
     steps.add_row("time per step", seconds, *(f"{median:.2f} of it" for _, median, _ in ratios))
     steps.add_row("  quartiles over the rounds", "", *(f"{low:.2f} to {high:.2f}" for low, _, high in ratios))
+    yield from (steps, "")
 
-    blocks = len(result.pool.plan.rows)
-    title = f"{task.model}, batch {task.batch}, seed {task.seed}: {blocks:,} planned blocks in a step"
     if result.differs_in is None:
         what = f"{task.steps} losses, {len(result.pool.state)} arrays (parameters, optimizer state)"
-        verdict = Text(f"bit-identical: {what}", style="green")
+        yield Text(f"bit-identical: {what}", style="green")
     else:
-        verdict = Text(f"NOT bit-identical: the runs differ in {result.differs_in}", style="bold red")
-    return Group(Text(title, style="bold"), "", memory, "", steps, "", verdict)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+        yield Text(f"NOT bit-identical: the runs differ in {result.differs_in}", style="bold red")
 
 
 def _sizes(counts: Iterable[int]) -> list[str]:
