@@ -107,7 +107,6 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
     (row,) = read(tmp_path / "heuristic.csv")
     assert row["blocks"] != "12345"
     assert float(row["best_fit_seconds"]) > 0
-    assert has_pictures(tmp_path, "heuristic")
 
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

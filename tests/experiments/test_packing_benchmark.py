@@ -5,15 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_one_command_writes_a_csv_a_table_and_pictures(tmp_path):
-    pytest.importorskip(
-        "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
-    )
+def test_one_command_writes_a_csv_and_a_table(tmp_path):
     command = [
         sys.executable,
         "-m",
@@ -32,5 +27,3 @@ def test_one_command_writes_a_csv_a_table_and_pictures(tmp_path):
     assert {row["problem"] for row in rows} >= {"alexnet", "googlenet", "n = 1000"}
     assert all(float(row["ratio"]) >= 1 for row in rows)
     assert (tmp_path / "benchmark.md").read_text().startswith("| problem | n | best_fit | auto |")
-    for name in ("ratio.png", "seconds.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
