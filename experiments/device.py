@@ -142,7 +142,8 @@ class Study:
 def run(task: Task, memory: int | None = None) -> Row:
     """Train in a process of its own, on a device of so many bytes; see `measures.device_training.train`."""
     device = {} if memory is None else {MEMORY: str(memory), "SIMHIP_CONTEXT": "0"}
-    return ask("device_training", asdict(task), **device)
+    found: Row = ask("experiments.measures.device_training:train", asdict(task), device)
+    return found
 
 
 def within_reach(task: Task) -> Row:

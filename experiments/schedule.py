@@ -184,7 +184,7 @@ def _seconds(turns: list[dict[str, float]]) -> Row:
     return {"rounds": len(turns), "seconds": float(np.median([turn[CHAINER] for turn in turns]))}
 
 
-def apart(what: str, task: Task) -> dict[str, Any]:
+def apart(what: str, task: Task) -> Row:
     """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns.
 
     Raises
@@ -193,7 +193,9 @@ def apart(what: str, task: Task) -> dict[str, Any]:
         The process ended early.
     """
     # The C library's malloc: the threads of the contestants share the heap that the main thread has.
-    return ask("scheduled_steps", {"run": what, **asdict(task)}, MALLOC_ARENA_MAX="1")
+    asked = {"run": what, **asdict(task)}
+    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, {"MALLOC_ARENA_MAX": "1"})
+    return found
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------

@@ -14,9 +14,6 @@ until the limit is reached.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -25,6 +22,7 @@ import click
 import numpy as np
 
 from .measures import output, peers
+from .measures.apart import ask
 from .measures.paired_timing import OURS, Task, ratios, standard_error
 from .measures.recordings import affordable, expected
 from .measures.runner import NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
@@ -91,18 +89,8 @@ def run(task: Task, added: Mapping[str, str]) -> list[dict[str, float]]:
         The process ended early.
     """
     # The C library's malloc: the threads of the two steps share the heap that the main thread has.
-    environment = peers.environment({"MALLOC_ARENA_MAX": "1", **added})
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.measures.paired_timing", json.dumps(asdict(task))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"{task.other} ended early: {said[-1] if said else 'no word'}")
-    turns: list[dict[str, float]] = json.loads(done.stdout)
+    variables = {"MALLOC_ARENA_MAX": "1", **added}
+    turns: list[dict[str, float]] = ask("experiments.measures.paired_timing:perform", asdict(task), variables)
     return turns
 
 

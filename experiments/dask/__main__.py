@@ -54,7 +54,6 @@ def main(quick: bool, rounds: int | None, chosen: tuple[str, ...], seed: int, ou
         raise click.ClickException(refusal)
     for line in peers.missing():
         click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
     count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     rows = []
     for computation in COMPUTATIONS:

@@ -111,10 +111,8 @@ def options(quick: str, rounds: int, quick_rounds: int) -> Callable[[T], T]:
 
     def add(command: Any) -> Any:
         of = f"Rounds of each.  [default: {rounds}; quick: {quick_rounds}]"
-        out = click.Path(file_okay=False, path_type=Path)
-        text = "Folder for cells, tables and pictures.  [default: build/experiments]"
         for option in (
-            click.option("--out", type=out, default=Path("build/experiments"), help=text),
+            output.out,
             click.option(
                 "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns."
             ),

@@ -128,6 +128,7 @@ def train(**fields: Any) -> dict[str, Any]:
         without a plan. If the device was too small, only ``in_use`` and ``most`` of the steps that were run, and
         ``failed``, the error. If no schedule keeps to the budget, ``least``: the one that would do.
     """
+    enable_chainer()
     import cupy
 
     task, use = Task(**fields), Use()
@@ -216,5 +217,4 @@ def _plan(pool: Any) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    enable_chainer()
     answer(train, sys.argv[1])

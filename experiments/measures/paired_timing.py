@@ -11,14 +11,13 @@ the difference to be measured.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 
 from ..models import MODELS
+from .apart import answer
 from .data import Files, load
 from .medians import standard_error
 from .workload import Phase, Workload
@@ -176,13 +176,11 @@ def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
     return ours, pool.wait, lambda: cuda.using_allocator(other.malloc)
 
 
-def main(argument: str) -> None:
-    """Run the task of the command line and print its rounds."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+def perform(**fields: Any) -> list[dict[str, float]]:
+    """Run a `Task` of these fields."""
     enable_chainer()
-    print(json.dumps(run(Task(**json.loads(argument)))), file=answers, flush=True)
+    return run(Task(**fields))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    answer(perform, sys.argv[1])

@@ -27,7 +27,7 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import StowplanError
 
 from ..models import MODELS, Model
-from . import data, kept
+from . import data, kept, output
 from .kept import Row
 from .workload import PHASES, Phase
 
@@ -137,6 +137,18 @@ class Runner:
         """Return the row kept under this name for the same files and `options`, or find it and keep it."""
         return kept.finished(self.out / f"{name}.json", {**self.files, **options}, find)
 
+    def saved(self, name: str, make: Callable[[], tuple[Any, Row]]) -> tuple[Path, Row]:
+        """Return the archive kept under this name and the row beside it, or make and save both."""
+        path = self.out / f"{name}.npz"
+
+        def find() -> Row:
+            found, row = make()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found.save(path)
+            return row
+
+        return path, self.finished(name, find)
+
     def known(self, name: str, **options: Any) -> Row | None:
         """Return the row kept under this name for the same files and `options`; None if there is none."""
         return kept.known(self.out / f"{name}.json", {**self.files, **options})
@@ -201,12 +213,7 @@ _OPTIONS = (
     click.option("--source", type=click.Path(), help="Sentences, one on each line (UTF-8) ..."),
     click.option("--target", type=click.Path(), help="... and their translations."),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True),
-    click.option(
-        "--out",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=ROOT / "build" / "experiments",
-        help="Folder for cells, tables and pictures.  [default: build/experiments]",
-    ),
+    output.out,
 )
 
 
@@ -263,7 +270,6 @@ def _runner(
         loaded = data.load(**files)
         enable_chainer()
         _refuse_what_cannot_fit(models, batches)
-        out.mkdir(parents=True, exist_ok=True)
     except (StowplanError, OSError) as error:
         raise click.UsageError(str(error)) from error
     return Runner(models, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)

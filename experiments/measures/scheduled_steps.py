@@ -1,7 +1,6 @@
 """Measure a network's scheduled steps beside Chainer's own: a process of `experiments.schedule`.
 
-The command line has one argument, a JSON object of the fields of a `Task` and the name of a function in `RUN`; the
-output is what that function returns. As in `paired_timing` the contestants share the parameters and take turns within
+It calls a function of `RUN`. As in `paired_timing` the contestants share the parameters and take turns within
 a step; each has its own gradients and optimizer's state::
 
     Chainer        the step as it is
@@ -15,7 +14,6 @@ After the turns one step is recorded for its live peak: a scheduled one if there
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,16 +22,15 @@ from typing import Any
 
 import numpy as np
 
-import stowplan
-from stowplan import CupyPool, NumpyPool, NumpyRecorder, Profile
+from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
-from stowplan.errors import BudgetError, ProfileError
+from stowplan.errors import BudgetError
 
 from ..models import MODELS, Model
-from .apart import answer
 from .data import Data, Files, load
 from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
-from .recordings import without_small
+from .recordings import record, without_small
+from .runner import CannotRunError
 from .workload import Phase, Workload
 
 CHAINER, LEAN, POOLED, SCHEDULED = "Chainer", "lean", "lean, pool", "scheduled"
@@ -43,13 +40,9 @@ STEPS = 10
 WARMUP = 2
 """Steps of each contestant before the first round."""
 MOST_STEPS = 12
-"""Most steps to wait until one is scheduled, served by the pool, or equal to the one before it."""
+"""Most steps to wait until one is scheduled, or served by the pool."""
 ATTEMPTS, SLACK = 4, 1.005
 """A budget below the least found is raised to `SLACK` times that least: the next recording may need a little more."""
-
-
-class CannotScheduleError(Exception):
-    """The steps of a network cannot be run under a schedule; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +167,7 @@ def within_reach(
             return run(budget + retained), budget + retained
         except BudgetError as error:
             budget = int(SLACK * (error.least - retained)) + 1
-    raise CannotScheduleError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
+    raise CannotRunError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
 
 
 def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
@@ -186,21 +179,7 @@ def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
         twin.scheduler.wait()
         if twin.scheduler.stats.scheduled:
             return twin
-    raise CannotScheduleError(f"none of {MOST_STEPS} steps could follow a schedule")
-
-
-def record(work: Workload) -> Profile:
-    """Record a step, without the blocks that `recordings` leaves out."""
-    recorder = stowplan.CupyRecorder() if work.on_device else NumpyRecorder()  # CuPy's imports CuPy
-    with recorder:
-        for _ in range(MOST_STEPS):
-            with recorder.step():
-                work.step()
-            try:
-                return without_small(recorder.profile())
-            except ProfileError:
-                continue  # no two equal steps yet
-    raise CannotScheduleError(f"no step of {MOST_STEPS} was equal to the one before it")
+    raise CannotRunError(f"none of {MOST_STEPS} steps could follow a schedule")
 
 
 def take_turns(task: Task) -> dict[str, Any]:
@@ -236,8 +215,7 @@ def take_turns(task: Task) -> dict[str, Any]:
         found["budget"] = whole - last.scheduler.stats.retained_bytes
         contestants[SCHEDULED] = last
     found["turns"] = [] if work.on_device else _turns(task, contestants)
-    profile = record(last)
-    found["peak"] = profile.planned_peak
+    found["peak"] = without_small(record(last)[0]).planned_peak
     if task.budget is None:
         found["arena"] = pool.plan().arena_bytes
     else:
@@ -326,9 +304,5 @@ RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits":
 
 def perform(run: str, **fields: Any) -> dict[str, Any]:
     """Call a function of `RUN` with a `Task` of these fields."""
-    return RUN[run](Task(**fields))
-
-
-if __name__ == "__main__":
     enable_chainer()
-    answer(perform, sys.argv[1])
+    return RUN[run](Task(**fields))

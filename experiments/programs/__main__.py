@@ -59,7 +59,6 @@ def main(quick: bool, long: bool, rounds: int | None, names: tuple[str, ...], se
     length = "quick" if quick else "long" if long else "short"
     for line in peers.missing():
         click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
     chosen = [program for program in PROGRAMS if not names or program.name in names]
     count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     progress = track(chosen, "programs", console=Console(stderr=True))

@@ -21,6 +21,7 @@ import numpy as np
 import stowplan
 
 from ..measures import contest, peers, usage
+from ..measures.apart import ONE_THREAD
 from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from ..measures.medians import standard_error
@@ -29,7 +30,6 @@ from .catalogue import Program
 PLAIN = "plain"
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class ProgramError(Exception):

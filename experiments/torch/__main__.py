@@ -66,7 +66,6 @@ def main(
     """Run networks of PyTorch under several allocators."""
     for line in peers.missing():
         click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
     count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     works = [Work(name, title, phase, threads, quick) for name, title in TITLES.items()]
     rows = []

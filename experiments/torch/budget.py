@@ -14,7 +14,6 @@ something failed.
 
 from __future__ import annotations
 
-import csv
 import functools
 import statistics
 import sys
@@ -181,15 +180,6 @@ def verdicts(shown: list[Row]) -> list[str]:
     ]
 
 
-def write_rows(rows: list[Row], path: Path) -> None:
-    """Write all that was measured."""
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, keys, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 @click.command()
 @of_models
 @click.option(
@@ -199,7 +189,6 @@ def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""
     torch.set_num_threads(1)
     cells = out / "torch_budget"
-    cells.mkdir(parents=True, exist_ok=True)
     for name in chosen or tuple(MODELS):
         measure(MODELS[name], time_limit, Kept(name, cells / f"{name}.json"))
     rows = [
@@ -210,7 +199,7 @@ def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     shown = [summary(name, [row for row in rows if row["model"] == name]) for name in MODELS]
     shown = [row for row in shown if row]
     output.write_table(shown, COLUMNS, out / "torch_budget", TITLE, NOTE, ("torch", "transformers"))
-    write_rows(rows, out / "torch_budget.csv")
+    output.write_csv(rows, out / "torch_budget.csv")
     for line in verdicts(shown):
         click.echo(line)
     failed = [f"{row['model']}: {what}" for row in rows for what in wrong(row)]

@@ -161,7 +161,6 @@ def main(chosen: tuple[str, ...], out: Path) -> None:
     """Split compiled steps of PyTorch within budgets of bytes."""
     torch.set_num_threads(1)
     cells = out / "torch_compiled"
-    cells.mkdir(parents=True, exist_ok=True)
     for name in chosen or tuple(MODELS):
         kept = Kept(name, cells / f"{name}.json")
         measure(MODELS[name], kept)

@@ -22,7 +22,6 @@ lstm       2 layers of 128, dropout, 32 tokens by a cell (own)         32 x 32 t
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
+from ..measures import output
 from .networks import NETWORKS
 from .training import Model
 
@@ -231,14 +231,6 @@ MODELS = {
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--model`` and ``--out``."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    out = click.option(
-        "--out",
-        type=folder,
-        default=Path("build/experiments"),
-        show_default=True,
-        help="Folder for the table.",
-    )
     names = click.Choice(list(MODELS))
     chosen = click.option("--model", "chosen", multiple=True, type=names, help="Only this one; repeatable.")
-    return chosen(out(command))
+    return chosen(output.out(command))

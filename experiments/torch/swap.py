@@ -78,7 +78,6 @@ def rows(name: str, model: Model, turns: int) -> list[Row]:
 def main(chosen: tuple[str, ...], turns: int, out: Path) -> None:
     """Train models of PyTorch within budgets, with swap and without."""
     torch.set_num_threads(1)
-    out.mkdir(parents=True, exist_ok=True)
     table: list[Row] = []
     for name in chosen or tuple(MODELS):
         table += rows(name, MODELS[name], turns)

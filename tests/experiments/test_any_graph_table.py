@@ -15,7 +15,7 @@ from experiments.convolutional_graphs import NETWORKS, graph_of
 def test_the_command_writes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pulp")
     monkeypatch.setattr("experiments.any_graph.SEEDS", 2)
-    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--small", "10"])
+    result = CliRunner().invoke(main, ["--out", str(tmp_path), "--most", "16", "--small", "10"])
     assert result.exit_code == 0, result.output
     rows = read(tmp_path / "any_graph.csv")
     assert [row["kind"] for row in rows] == ["layered"] * 4 + ["training"] * 4

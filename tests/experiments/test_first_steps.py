@@ -30,9 +30,7 @@ def small() -> Any:
 
 def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(first_steps.NETWORKS, "vgg", (small, "small"))
-    result = CliRunner().invoke(
-        first_steps.main, ["--folder", str(tmp_path), "--model", "vgg", "--steps", "3"]
-    )
+    result = CliRunner().invoke(first_steps.main, ["--out", str(tmp_path), "--model", "vgg", "--steps", "3"])
     assert result.exit_code == 0, result.output
     with open(tmp_path / "first_steps.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -55,7 +53,7 @@ def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: py
     for network, one_graph in (("dcgan", True), ("dcgan-two", False)):
         make, title = partial(first_steps._dcgan, one_graph, 2), first_steps.NETWORKS[network][1]
         monkeypatch.setitem(first_steps.NETWORKS, network, (make, title))
-    arguments = ["--folder", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
+    arguments = ["--out", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
     assert CliRunner().invoke(first_steps.main, arguments).exit_code == 0
     with open(tmp_path / "first_steps.csv", newline="") as file:
         refused = [(row["network"], row["steps"]) for row in csv.DictReader(file) if row["note"]]

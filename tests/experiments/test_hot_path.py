@@ -31,4 +31,4 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     assert {"nothing", "NumpyPool"} <= {row["contestant"] for row in step_rows}
     assert float(step_rows[0]["ratio"]) == 1
     assert all(float(row["ns"]) > 0 for row in found)
-    assert "64 KiB" in done.output
+    assert "65,536" in done.output

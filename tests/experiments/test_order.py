@@ -26,7 +26,7 @@ def test_the_command_writes_both_files(tmp_path: Path) -> None:
     for batch in (1, 32):
         paths.append(str(tmp_path / f"net_b{batch}_train.graph"))
         step(batch).save(paths[-1])
-    result = CliRunner().invoke(main, [*paths, "--folder", str(tmp_path / "found"), "--repeat", "1"])
+    result = CliRunner().invoke(main, [*paths, "--out", str(tmp_path / "found"), "--repeat", "1"])
     assert result.exit_code == 0, result.output
     with open(tmp_path / "found" / "order.csv", newline="") as file:
         rows = list(csv.DictReader(file))
