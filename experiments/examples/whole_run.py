@@ -26,6 +26,7 @@ from rich.progress import track
 from ..measures import output
 from ..measures.apart import ONE_THREAD, ask
 from ..measures.output import Column, mib
+from ..measures.usage import of_this_process
 
 NOTE = (
     "Each training is a process of its own, from the first import to the last step; CPU times are those of steps after "
@@ -57,9 +58,8 @@ def train(name: str, way: str, steps: int | None = None) -> dict[str, Any]:
     for optimizer in training.optimizers:
         for parameter in optimizer.target.params():
             bits.update(np.ascontiguousarray(parameter.array))
-    status = Path("/proc/self/status").read_text().splitlines()
     return {
-        "rss": 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1]),
+        "rss": of_this_process("VmHWM"),
         "cpu": float(np.median(cpu)) if cpu else None,
         "bits": bits.hexdigest(),
     }

@@ -8,13 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 from .peers import environment
-from .runner import CannotRunError
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Variables with which libraries compute on one thread, so that CPU times compare."""
+
+
+class CannotRunError(Exception):
+    """Something cannot be run on this machine; the message says why."""
 
 
 def ask(
@@ -54,16 +57,26 @@ def ask(
     except subprocess.TimeoutExpired:
         raise CannotRunError(f"more than {seconds} s") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"ended early: {said[-1] if said else f'status {done.returncode}'}")
+        raise failure("ended early", done.returncode, done.stderr)
     return json.loads(done.stdout)
+
+
+def failure(what: str, status: int, said: str) -> CannotRunError:
+    """Return the error of a process that failed, with the last line that it said, or its exit status."""
+    return CannotRunError(f"{what}: {(said.strip().splitlines() or [f'exit status {status}'])[-1]}")
 
 
 def answer(find: Callable[..., Any], argument: str) -> None:
     """Call a function with the fields of a JSON object, and print what it returns."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+    answers = take_answers()
     print(json.dumps(find(**json.loads(argument))), file=answers, flush=True)
+
+
+def take_answers() -> TextIO:
+    """Return where answers go; whatever else is printed goes to standard error from now on."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
 
 
 def call(place: str, **asked: Any) -> Any:

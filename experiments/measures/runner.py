@@ -28,6 +28,7 @@ from stowplan.errors import StowplanError
 
 from ..models import MODELS, Model
 from . import data, kept, output
+from .apart import CannotRunError
 from .kept import Row
 from .workload import PHASES, Phase
 
@@ -38,10 +39,6 @@ NO_TIMES = "times are not measured: those of the simulated device say nothing of
 SIMULATED = "simulated device"
 SIMULATED_NAMES = ("simulated", "simhip")
 """What the names of simulated devices begin with."""
-
-
-class CannotRunError(Exception):
-    """A cell cannot be run on this machine; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..measures import output
 from ..measures.apart import ONE_THREAD, ask
 from ..measures.kept import Row
 from ..measures.runner import CannotRunError
+from ..measures.usage import of_this_process
 from .catalogue import CASES, Case, arrays
 
 SECONDS, QUICK = 90, 6
@@ -46,11 +47,12 @@ def measure(case: Case, far: bool = False) -> Row:
     found = prediction.peak(**at)
     least = max(prediction.model.least_bytes, 1)
     given = arrays(case, [at[name] for name in names], 1)
-    before = _resident("5")
+    Path("/proc/self/clear_refs").write_text("5")  # the largest is what is resident now
+    before = of_this_process("VmRSS")
     recorder = stowplan.NumpyRecorder(threads=True)
     with recorder:  # and no step, whose record would count as the function's
         result = case.function(*given)
-    after = _resident()
+    after = of_this_process("VmHWM")
     measured = recorder.program().live_peak
     del result
     return {
@@ -83,15 +85,6 @@ def farther(case: Case, prediction: Any) -> dict[str, tuple[int, ...]]:
             break
         found = grown
     return found
-
-
-def _resident(reset: str = "") -> int:
-    """Return the peak of the resident set, or reset it and return what is resident now; in bytes."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text(reset)
-    key = "VmRSS" if reset else "VmHWM"
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
 def row_of(case: Case) -> Row:

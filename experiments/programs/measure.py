@@ -21,7 +21,7 @@ import numpy as np
 import stowplan
 
 from ..measures import contest, peers, usage
-from ..measures.apart import ONE_THREAD
+from ..measures.apart import ONE_THREAD, failure
 from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from ..measures.medians import standard_error
@@ -30,10 +30,6 @@ from .catalogue import Program
 PLAIN = "plain"
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
-
-
-class ProgramError(Exception):
-    """A program ended with an error; the message has its last line."""
 
 
 def contestants() -> dict[str, dict[str, str]]:
@@ -46,7 +42,7 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
 
     Raises
     ------
-    ProgramError
+    CannotRunError
         It ended with another exit status than 0.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +61,9 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
         )
         used = json.loads(result.read_text()) if result.exists() else {"status": done.returncode}
         if used["status"]:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise ProgramError(f"{program.name}, {contestant}: {said[-1] if said else used['status']}")
+            raise failure(
+                f"{program.name}, {contestant}", used["status"], done.stderr.decode(errors="replace")
+            )
         figures = json.loads(stats.read_text()) if stats.exists() else {}
     return Usage(used["cpu"], used["faults"], used["rss"], done.stdout, figures)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from ..measures import contest, kept, peers
+from ..measures import contest, peers
 from ..measures.kept import Row
 from . import measure, table
 from .measure import Work
@@ -37,10 +37,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
     study = {"rounds": rounds, "turns": turns, "quick": work.quick, "seed": seed}
     study |= {"contestants": sorted(measure.contestants(work))}
     path = out / "torch" / "cells" / f"{work.name}_{work.phase}_{work.threads}.json"
-    try:
-        return about | kept.finished(path, study, lambda: measure.measure(work, rounds, turns, seed))
-    except measure.WorkerError as error:
-        return about | {"note": f"failed: {error}", "failed": True}
+    return contest.measured(about, path, study, lambda: measure.measure(work, rounds, turns, seed))
 
 
 @click.command()
@@ -56,7 +53,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator.")
 def main(
     quick: bool,
-    rounds: int | None,
+    rounds: int,
     chosen: tuple[str, ...],
     phase: str,
     threads: int,
@@ -64,23 +61,15 @@ def main(
     out: Path,
 ) -> None:
     """Run networks of PyTorch under several allocators."""
-    for line in peers.missing():
-        click.echo(line, err=True)
-    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
-    works = [Work(name, title, phase, threads, quick) for name, title in TITLES.items()]
     rows = []
-    for work in works:
-        if chosen and work.name not in chosen:
-            continue
-        rows.append(row_of(work, count, QUICK_TURNS if quick else TURNS, seed, out))
+    for name in chosen or TITLES:
+        work = Work(name, TITLES[name], phase, threads, quick)
+        rows.append(row_of(work, rounds, QUICK_TURNS if quick else TURNS, seed, out))
         click.echo(f"{work.title}: {rows[-1].get('note', 'measured')}", err=True)
-    shown = [row if "note" in row else table.with_errors(row) for row in rows]
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
     note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])
-    for line in table.verdicts(rows):
-        click.echo(line)
-    contest.finish(shown, table.columns(rows), path, title, note, PACKAGES)
+    contest.finish(rows, table.columns(rows), path, title, note, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import torch
 
+from ..measures.apart import take_answers
 from .networks import NETWORKS
 from .session import OPTIMIZERS, PHASES, Session
-from .turns import serve, take_answers
+from .turns import serve
 
 if TYPE_CHECKING:
     from stowplan import TorchPool

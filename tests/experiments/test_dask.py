@@ -34,10 +34,7 @@ def test_ratios_are_those_of_a_round() -> None:
     assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
     assert (row["replayed"], row["results"], row["received"]) == (0.95, 0.5, 0.25)
     assert row["identical"]
-    assert [line.rpartition(" ")[2] for line in table.verdicts(row)] == ["yes"] * 4
     assert "stowplan: CPU" in [column.heading for column in table.columns([row])]
-    worse = row | {"replayed": 0.89, "faults_stowplan": 0.34, "cpu_stowplan": 1.01, "identical": False}
-    assert [line.rpartition(" ")[2] for line in table.verdicts(worse)] == ["NO"] * 4
     assert not measure.compare(found, {"b"})["identical"]
 
 
@@ -48,7 +45,6 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--quick", "--computation", "climate", "--out", str(tmp_path)]
     done = CliRunner().invoke(command.main, arguments)
     assert done.exit_code == 0, done.output
-    assert "results the same: yes" in done.output
     row = json.loads((tmp_path / "dask" / "cells" / "climate.json").read_text())["row"]
     assert row["rounds"] == command.QUICK_ROUNDS
     assert row["replayed"] > 0
