@@ -35,7 +35,7 @@ from stowplan.scheduling.ordering import order
 
 from .convolutional_graphs import NETWORKS, graph_of
 from .measures import output
-from .measures.kept import Row
+from .measures.kept import Row, write_text
 
 # Operators, edges, width of a layer.
 LAYERED = ((16, 35, 3), (100, 236, 8), (250, 944, 12), (500, 2461, 16), (1000, 5857, 24), (2500, 16250, 38))
@@ -215,8 +215,8 @@ COLUMNS = (
     output.Column("operators", "operators", "{:,}".format),
     output.Column("order", "of"),
     output.Column("budget / its peak", "share"),
-    output.Column("peak / same", "reached", "{:.3f}".format),
-    output.Column("extra time", "extra_time"),
+    output.Column("peak / same", lambda row: row["peak"] / row["peak_of"], "{:.3f}".format),
+    output.Column("extra time", lambda row: _share(row["extra"]) if row["possible"] else "impossible"),
     output.Column("planning, s", "seconds"),
 )
 SMALL_COLUMNS = (
@@ -224,49 +224,36 @@ SMALL_COLUMNS = (
     output.Column("operators", "operators"),
     output.Column("seed", "seed"),
     output.Column("budget / best peak", "share"),
-    output.Column("optimum", "proved_optimum"),
-    output.Column("found in that order", "found_same"),
-    output.Column("found in any order", "found_any"),
+    output.Column("optimum", lambda row: _optimum(row)),
+    output.Column("found in that order", lambda row: _share(row["same"])),
+    output.Column("found in any order", lambda row: _share(row["any"])),
 )
 
 
 def text_of(table: list[Row], small: list[Row]) -> str:
     """Write both tables in Markdown."""
-    shown = [
-        {
-            **row,
-            "reached": row["peak"] / row["peak_of"],
-            "extra_time": _share(row["extra"]) if row["possible"] else "impossible",
-        }
-        for row in table
-    ]
-    shown_small = [
-        {
-            **row,
-            "proved_optimum": ("none" if row["optimum"] is None else _share(row["optimum"]))
-            + ("" if row["proved"] else " (not proved)"),
-            "found_same": _share(row["same"]),
-            "found_any": _share(row["any"]),
-        }
-        for row in small
-    ]
     lines = [
         "# Recomputation in steps without phases",
         "",
         "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named "
         "*step* have phases.",
         "",
-        *output.markdown(shown, COLUMNS),
+        *output.markdown(table, COLUMNS),
         "",
         "## Beside the optimum",
         "",
         f"Extra time. Optimum: of `mip` in the best order, in {PROGRAM_SECONDS:.0f} s. None: it proves that no "
         "schedule in this order keeps to the budget. Found: by `auto`. " + summary(small),
         "",
-        *output.markdown(shown_small, SMALL_COLUMNS),
+        *output.markdown(small, SMALL_COLUMNS),
         "",
     ]
     return "\n".join(lines)
+
+
+def _optimum(row: Row) -> str:
+    found = "none" if row["optimum"] is None else _share(row["optimum"])
+    return found if row["proved"] else f"{found} (not proved)"
 
 
 def _share(extra: float | None) -> str:
@@ -292,7 +279,7 @@ def main(out: Path, time_limit: float, most: int, most_small: int) -> None:
     small = [row for made in small_graphs(most_small) for row in beside_optimum(*made)]
     output.write_csv(table, out / "any_graph.csv")
     output.write_csv(small, out / "any_graph_optimum.csv")
-    output.write_text(text_of(table, small), out / "any_graph.md")
+    write_text(text_of(table, small), out / "any_graph.md")
     output.show(out / "any_graph.md")
 
 

@@ -12,7 +12,7 @@ from stowplan.planning import make_plan
 
 from .measures import output
 from .measures.recordings import step_of
-from .measures.runner import Cell, Row, Runner, command
+from .measures.runner import CELL, RECORDED, Cell, Row, Runner, command
 from .memory import ALIGNMENT
 
 SOLVERS = {"best_fit": "best fit (the paper's)", "auto": "auto"}
@@ -31,31 +31,26 @@ def measure(runner: Runner, cell: Cell) -> Row:
     return row
 
 
-def columns() -> list[output.Column]:
-    """Columns of the Markdown table."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("phase", "phase"),
-        column("batch", "batch"),
-        column("", "recorded", lambda recorded: "" if recorded else "predicted"),
-        column("blocks", "blocks", "{:,}".format),
-        *(
-            column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
-            for solver, title in SOLVERS.items()
-        ),
-        *(
-            column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
-            for solver, title in SOLVERS.items()
-        ),
-    ]
+COLUMNS = [
+    *CELL,
+    RECORDED,
+    output.Column("blocks", "blocks", "{:,}".format),
+    *(
+        output.Column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
+        for solver, title in SOLVERS.items()
+    ),
+    *(
+        output.Column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
+        for solver, title in SOLVERS.items()
+    ),
+]
 
 
 @command(limit=300, quick_limit=5)
 def main(runner: Runner) -> None:
     """Measure how long packing one step takes (Figure 4)."""
     rows = runner.run("heuristic", lambda cell: measure(runner, cell))
-    output.write_table(rows, columns(), runner.out / "heuristic", "Time to pack one step")
+    output.write_table(rows, COLUMNS, runner.out / "heuristic", "Time to pack one step")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,10 @@ import numpy as np
 
 from .measures import output, peers
 from .measures.apart import ask
-from .measures.paired_timing import OURS, Task, ratios, standard_error
+from .measures.medians import standard_error
+from .measures.paired_timing import OURS, Task, ratios
 from .measures.recordings import affordable, expected
-from .measures.runner import NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
+from .measures.runner import CELL, NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 
 HOST = (peers.PLAIN, *peers.LIBRARIES, peers.TUNED_GLIBC)
 GPU = ("CuPy", "CuPy async", "CuPy managed")
@@ -69,7 +70,7 @@ def measure(runner: Runner, cell: Cell) -> Row:
         row[f"rounds_{other}"] = len(turns)
         row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
         row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
-        found = ratios(turns, other)
+        found = ratios(turns, OURS, other)
         row[f"ratio_{other}"] = np.quantile(found, (0.25, 0.5, 0.75)).tolist()
         row[f"error_{other}"] = standard_error(found)
     return row
@@ -116,14 +117,11 @@ def draw(rows: Sequence[Row]) -> Any:
 
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
-    column = output.Column
     names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
     return [
-        column("network", "model"),
-        column("phase", "phase"),
-        column("batch", "batch"),
+        *CELL,
         *(one for name in names for one in _columns(name)),
-        column("", "note"),
+        output.Column("", "note"),
     ]
 
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from stowplan import __version__
 from stowplan.files import atomic_write
 
-from .kept import Row
+from .kept import Row, write_text
 
 ROOT = Path(__file__).resolve().parents[2]
 INK, GRID = "#1b2a34", "#dfe5e8"
@@ -30,10 +30,10 @@ TINTS = ("#1f5f7a", "#4593a8", "#d98e2b", "#efbd74", "#8a6fa8", "#b7b7b7", "#c84
 
 
 class Column(NamedTuple):
-    """A column of the Markdown table: its heading, the row's key, and how a value is written."""
+    """A column of the Markdown table: its heading, a row's key or what a row gives, and how that is written."""
 
     heading: str
-    key: str
+    key: str | Callable[[Row], Any]
     write: Callable[[Any], str] = str
 
 
@@ -110,13 +110,6 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
     write_text(text.getvalue(), path)
 
 
-def write_text(text: str, path: Path) -> None:
-    """Write a file, atomically, and make its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(text.encode())
-
-
 def show(path: Path) -> None:
     """Print a table that has been written."""
     Console().print(Markdown(path.with_suffix(".md").read_text(encoding="utf-8")))
@@ -143,10 +136,9 @@ def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
-    cells = [column.write(row[column.key]) if row.get(column.key) is not None else "" for column in columns]
-    if "note" in row:
-        cells[-1] = row["note"]
-    return cells
+    found = [column.key(row) if callable(column.key) else row.get(column.key) for column in columns]
+    cells = ["" if one is None else column.write(one) for one, column in zip(found, columns, strict=True)]
+    return [*cells[:-1], row["note"]] if "note" in row else cells
 
 
 def made_by(packages: Sequence[str] = ("Chainer",)) -> str:

@@ -41,6 +41,11 @@ SIMULATED_NAMES = ("simulated", "simhip")
 """What the names of simulated devices begin with."""
 
 
+NETWORK, BATCH = output.Column("network", "model"), output.Column("batch", "batch")
+CELL = (NETWORK, output.Column("phase", "phase"), BATCH)
+RECORDED = output.Column("", "recorded", lambda recorded: "" if recorded else "predicted")
+
+
 @dataclass(frozen=True)
 class Cell:
     """One entry of a figure."""
@@ -227,49 +232,38 @@ def command(
         Networks to choose from.
     """
     choice = click.Choice([*models])
-    which = click.option("--model", "models", multiple=True, type=choice, help="Only this one; repeatable.")
+    which = click.option("--model", "chosen", multiple=True, type=choice, help="Only this one; repeatable.")
 
     def decorate(figure: Callable[..., None]) -> click.Command:
         @functools.wraps(figure)
-        def run(quick: bool, **options: Any) -> None:
-            if options["limit"] is None:
-                options["limit"] = quick_limit if quick else limit
-            more = {name: value for name, value in options.items() if name not in _NAMES}
-            options["models"] = tuple(models[name] for name in options["models"] or models)
-            figure(_runner(quick=quick, **{name: options[name] for name in _NAMES}), **more)
+        def run(
+            quick: bool,
+            limit: float | None,
+            chosen: tuple[str, ...],
+            phases: tuple[Phase, ...],
+            devices: tuple[str, ...],
+            batches: tuple[int, ...],
+            out: Path,
+            **options: Any,
+        ) -> None:
+            seconds = limit if limit is not None else quick_limit if quick else default
+            networks = tuple(models[name] for name in chosen or models)
+            files = data.Files(**{name: options.pop(name) for name in ("images", "source", "target", "seed")})  # type: ignore[typeddict-item]
+            try:  # before any long work
+                loaded = data.load(**files)
+                enable_chainer()
+                _refuse_what_cannot_fit(networks, batches)
+            except (StowplanError, OSError) as error:
+                raise click.UsageError(str(error)) from error
+            of = networks, phases or PHASES, devices or DEVICES, batches
+            figure(Runner(*of, quick, seconds, files, loaded, out), **options)
 
+        default = limit
         for option in reversed((which, *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 
     return decorate
-
-
-_NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source", "target", "seed", "out")
-
-
-def _runner(
-    models: tuple[Model, ...],
-    phases: tuple[Phase, ...],
-    devices: tuple[str, ...],
-    batches: tuple[int, ...],
-    quick: bool,
-    limit: float,
-    images: str | None,
-    source: str | None,
-    target: str | None,
-    seed: int,
-    out: Path,
-) -> Runner:
-    """Check all options before any long work."""
-    try:
-        files = data.Files(images=images, source=source, target=target, seed=seed)
-        loaded = data.load(**files)
-        enable_chainer()
-        _refuse_what_cannot_fit(models, batches)
-    except (StowplanError, OSError) as error:
-        raise click.UsageError(str(error)) from error
-    return Runner(models, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
 
 
 def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:

@@ -14,7 +14,6 @@ After the turns one step is recorded for its live peak: a scheduled one if there
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +27,7 @@ from stowplan.errors import BudgetError
 
 from ..models import MODELS, Model
 from .data import Data, Files, load
-from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
+from .paired_timing import LEAST_ROUNDS, Turn, interleaved, rounds_until_clear
 from .recordings import record, without_small
 from .runner import CannotRunError
 from .workload import Phase, Workload
@@ -223,31 +222,13 @@ def take_turns(task: Task) -> dict[str, Any]:
     return found
 
 
-def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[dict[str, float]]:
-    from .interleave import InterleavedStep, alternate
-
-    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
-    for _ in range(WARMUP):
-        for step in steps.values():
-            step.run_step()
-    rng = np.random.default_rng(task.files["seed"])
-    return _rounds(task, lambda: alternate(steps, rng, 1))
-
-
-def _rounds(task: Task, take: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
-    turns: list[dict[str, float]] = []
-    until = time.perf_counter() + task.seconds
-    while len(turns) < LEAST_ROUNDS or (len(turns) < task.rounds and time.perf_counter() < until):
-        turns.append(take())
-        others = [name for name in turns[0] if name != CHAINER]
-        if len(turns) >= TRUSTED_ROUNDS and all(is_clear(over_chainer(turns, name)) for name in others):
-            break
-    return turns
-
-
-def over_chainer(turns: list[dict[str, float]], name: str) -> list[float]:
-    """Return a contestant's seconds over Chainer's, for each round."""
-    return [turn[name] / turn[CHAINER] for turn in turns]
+def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[Turn]:
+    own = {name: contestant.step for name, contestant in contestants.items()}
+    steps, take = interleaved(own, task.files["seed"], 1)
+    for step in steps.values():
+        for _ in range(WARMUP):
+            step()
+    return rounds_until_clear(take, task.rounds, task.seconds, CHAINER)
 
 
 def _said(work: ScheduledWorkload) -> dict[str, Any]:

@@ -12,6 +12,7 @@ Exit status 1 if results differ, or something failed.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import click
@@ -29,14 +30,13 @@ TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"
 
 def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
     """Return a row, kept in a file; a note if it cannot be run."""
-    about = {"device": "cpu", "network": work.name, "title": work.title}
+    about: Row = {"device": "cpu", "network": work.network, "title": TITLES[work.network]}
     about |= {"phase": work.phase, "threads": work.threads}
-    missing = work.missing()
-    if missing is not None:
-        return about | {"note": missing}
+    if importlib.util.find_spec("torch") is None:
+        return about | {"note": "left out: no torch; expected: pip install 'stowplan[torch]'"}
     study = {"rounds": rounds, "turns": turns, "quick": work.quick, "seed": seed}
-    study |= {"contestants": sorted(measure.contestants(work))}
-    path = out / "torch" / "cells" / f"{work.name}_{work.phase}_{work.threads}.json"
+    study |= {"contestants": sorted(measure.contestants())}
+    path = out / "torch" / "cells" / f"{work.network}_{work.phase}_{work.threads}.json"
     return contest.measured(about, path, study, lambda: measure.measure(work, rounds, turns, seed))
 
 
@@ -63,9 +63,9 @@ def main(
     """Run networks of PyTorch under several allocators."""
     rows = []
     for name in chosen or TITLES:
-        work = Work(name, TITLES[name], phase, threads, quick)
+        work = Work(name, phase, threads, quick)
         rows.append(row_of(work, rounds, QUICK_TURNS if quick else TURNS, seed, out))
-        click.echo(f"{work.title}: {rows[-1].get('note', 'measured')}", err=True)
+        click.echo(f"{TITLES[name]}: {rows[-1].get('note', 'measured')}", err=True)
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
     note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])

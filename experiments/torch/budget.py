@@ -27,10 +27,11 @@ from torch.utils.checkpoint import checkpoint
 from stowplan.torch import Meter
 
 from ..measures import output
+from ..measures.kept import Row
 from .kept import Kept
 from .metered import partitioned
 from .models import MODELS, of_models
-from .training import Model, Original, Row, peak_of, plain_step, seconds_of, trained
+from .training import Model, Original, peak_of, plain_step, seconds_of, trained
 
 BUDGETS = 9
 SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)

@@ -25,10 +25,11 @@ from stowplan.errors import BudgetError
 from stowplan.torch import Meter, compile_backend
 
 from ..measures import output
+from ..measures.kept import Row
 from .kept import Kept
 from .metered import metered, partitioned
 from .models import MODELS, of_models
-from .training import Model, Original, Row, plain_step, seconds_of, trained
+from .training import Model, Original, plain_step, seconds_of, trained
 
 SETTINGS = (1.0, 0.5, 0.25, 0.0)
 SHARES = ("80%", "60%")

@@ -15,14 +15,13 @@ of requests of planned sizes that came from a plan in the measured turns, bytes,
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ GLIBC, AUTO = "glibc", "auto_step"
 WARMUP = (4, 4, 2)
 """Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
 each turn, pools that can be told to have their plans ready."""
-TORCH_IS_MISSING = "left out: no torch; expected: pip install 'stowplan[torch]'"
 
 
 @dataclass(frozen=True)
@@ -47,36 +45,30 @@ class Work:
 
     Attributes
     ----------
-    name, title
-        A network of `networks`; for tables.
+    network
+        A name of `networks`.
     phase, threads, quick
         Of the network.
     """
 
-    name: str
-    title: str
+    network: str
     phase: str
     threads: int
     quick: bool
-
-    def missing(self) -> str | None:
-        """Say what has to be installed before it can run; None if it can."""
-        return None if importlib.util.find_spec("torch") else TORCH_IS_MISSING
 
 
 class Worker:
     """A process of a contestant."""
 
     def __init__(self, work: Work, contestant: str, added: Mapping[str, str], folder: Path) -> None:
-        self._what = f"{work.name}, {contestant}"
+        self._what = f"{work.network}, {contestant}"
         self._log = folder / f"{contestant.replace(' ', '_')}.log"
-        pool = {OURS: ["--pool", "marked"], AUTO: ["--pool", "auto"]}.get(contestant, [])
-        options = ["--phase", work.phase, "--threads", str(work.threads), *["--quick"] * work.quick]
+        pool = {OURS: "marked", AUTO: "auto"}.get(contestant)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(work.threads))
         environment = peers.environment({**threads, **added})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker", work.name, *options, *pool],
+            [sys.executable, "-m", f"{__package__}.worker", json.dumps(asdict(work) | {"pool": pool})],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -117,7 +109,7 @@ class Worker:
         return failure(self._what, self._process.wait(), self._log.read_text(errors="replace"))
 
 
-def contestants(work: Work) -> dict[str, dict[str, str]]:
+def contestants() -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
     return contest.contestants(GLIBC, OURS, AUTO)
 
@@ -134,7 +126,7 @@ def run_round(
     """
     with ExitStack() as stack:
         workers = {}
-        for name, added in contestants(work).items():
+        for name, added in contestants().items():
             workers[name] = Worker(work, name, added, folder)
             stack.callback(workers[name].stop)
         found = {name: [worker.turn(count) for count in WARMUP] for name, worker in workers.items()}

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from ..measures import output
-from .networks import NETWORKS
+from .networks import NETWORKS, texts
 from .training import Model
 
 CLASSES = 10
@@ -201,14 +201,6 @@ class Cells(nn.Module):
         return torch.stack(found, 2)
 
 
-def _following(count: int, length: int, words: int) -> Callable[[], tuple[Tensor, ...]]:
-    def make() -> tuple[Tensor, ...]:
-        texts = torch.randint(words, (count, length + 1))
-        return texts[:, :-1], texts[:, 1:]
-
-    return make
-
-
 MODELS = {
     "llama": Model(lambda: _llama(192, 16, 6, 6, 256), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
     "llama_2": Model(
@@ -225,7 +217,7 @@ MODELS = {
     "unet": Model(
         lambda: NETWORKS["unet"].build(8), lambda: NETWORKS["unet"].batch(96), _entropy, "Sequential"
     ),
-    "lstm": Model(lambda: Cells(512, 128), _following(32, 32, 512), _entropy, "LSTMCell"),
+    "lstm": Model(lambda: Cells(512, 128), lambda: texts(32, 512)(32), _entropy, "LSTMCell"),
 }
 
 

@@ -18,8 +18,9 @@ import click
 import torch
 
 from ..measures import output
+from ..measures.kept import Row
 from .models import MODELS, of_models
-from .training import Model, Original, Row, peak_of, seconds_of, trained
+from .training import Model, Original, peak_of, seconds_of, trained
 
 SHARE = 0.8
 TITLE = "Models of PyTorch that swap to a file"

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from stowplan.errors import BudgetError
 from stowplan.torch import Meter, ScheduledTraining, schedule
 
-Row = dict[str, Any]
 Step = Callable[..., Tensor]
 
 STEPS = 3

@@ -7,14 +7,11 @@ has come to.
 
 from __future__ import annotations
 
-import json
 import resource
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
 
 from ..measures.usage import of_this_process
 
@@ -54,12 +51,3 @@ def counted(steps: int, run: Callable[[int], str]) -> Usage:
     after = resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     return Usage(steps, cpu, after.ru_minflt - before.ru_minflt, of_this_process("VmHWM"), losses)
-
-
-def serve(
-    answers: TextIO, turn: Callable[[int], Mapping[str, Any]], end: Callable[[], Mapping[str, Any]]
-) -> None:
-    """Run turns as standard input says, and answer."""
-    for line in sys.stdin:
-        print(json.dumps(turn(int(line))), file=answers, flush=True)
-    print(json.dumps(end()), file=answers, flush=True)
