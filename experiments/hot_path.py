@@ -33,7 +33,7 @@ from stowplan import CupyPool, NumpyPool
 from .measures import output, peers
 from .measures.apart import ask
 from .measures.kept import Row
-from .measures.runner import NO_TIMES, SIMULATED, is_simulated
+from .measures.runner import NO_TIMES, SIMULATED, has_gpu, is_simulated
 
 PAGE = 4096
 ONE = np.ones((), np.uint8)
@@ -80,14 +80,9 @@ def warm_up(pool: Any, turn: Turn) -> None:
 
 def cupy_rows(rounds: int) -> list[Row]:
     """Measure (a); nothing where CuPy is not installed, or has a simulated device."""
-    try:
-        import cupy
-    except ImportError:
+    if importlib.util.find_spec("cupy") is None:
         return []
-    try:
-        on_gpu = cupy.cuda.runtime.getDeviceCount() > 0
-    except cupy.cuda.runtime.CUDARuntimeError:
-        on_gpu = False
+    on_gpu = has_gpu()
     if on_gpu and is_simulated():
         click.echo(f"cupy.cuda.alloc on the {SIMULATED}: {NO_TIMES}", err=True)
         return []
@@ -102,7 +97,9 @@ def cupy_rows(rounds: int) -> list[Row]:
         if on_gpu:
             current = CupyPool()
             turns["CupyPool, any device"] = cupy_turn(current.malloc, size, current.step)
-            turns["cupy.cuda.MemoryPool"] = cupy_turn(cupy.cuda.MemoryPool().malloc, size, nullcontext)
+            from cupy.cuda import MemoryPool
+
+            turns["cupy.cuda.MemoryPool"] = cupy_turn(MemoryPool().malloc, size, nullcontext)
             warm_up(current, turns["CupyPool, any device"])
         warm_up(pool, turns["CupyPool"])
         found += rows("cupy.cuda.alloc", size, best_of(rounds, turns))

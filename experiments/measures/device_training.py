@@ -7,8 +7,8 @@ in use of the device is what its driver says, ``memGetInfo``: the pool that is m
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -161,7 +161,7 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
     reserved: list[int] = []
     counts = [(0, 0)]  # requests, and those that were replayed, by the end of each step
     for _ in range(task.steps):
-        with _step(pool if marked else None):
+        with pool.step() if pool is not None and marked else nullcontext():
             work.step()
         if scheduled:
             work.scheduler.wait()
@@ -197,15 +197,6 @@ def _pool(task: Task, use: Use) -> Any:
     pool.malloc = use.watched(pool.malloc)  # a scheduler takes it from there
     cupy.cuda.set_allocator(pool.malloc)
     return pool
-
-
-@contextmanager
-def _step(pool: Any) -> Iterator[None]:
-    if pool is None:
-        yield
-    else:
-        with pool.step():
-            yield
 
 
 def _plan(pool: Any) -> dict[str, int]:

@@ -7,7 +7,7 @@ import io
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
@@ -108,6 +108,14 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(text.getvalue(), path)
+
+
+def fail(lines: Iterable[str]) -> None:
+    """Print what is wrong on standard error, and exit with 1, if there is anything."""
+    said = [f"{line}\n" for line in lines]
+    sys.stderr.writelines(said)
+    if said:
+        sys.exit(1)
 
 
 def show(path: Path) -> None:

@@ -13,7 +13,6 @@ next command.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stowplan.compat import enable_chainer
 from stowplan.errors import StowplanError
+from stowplan.prediction import available
 
 from ..models import MODELS, Model
 from . import data, kept, output
@@ -103,13 +103,7 @@ class Runner:
     def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int, **options: Any) -> list[Row]:
         """Run the cells of a figure that are not finished for these `options`; return the rows of all."""
         rows = []
-        columns = (
-            TextColumn("{task.description:<44}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as progress:
+        with progress_bar() as progress:
             cells = list(self.cells(*smaller))
             bar = progress.add_task(figure, total=len(cells))
             for cell in cells:
@@ -156,27 +150,28 @@ class Runner:
         return kept.known(self.out / f"{name}.json", {**self.files, **options})
 
 
+def progress_bar() -> Progress:
+    """Return a display of tasks on standard error."""
+    columns = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
+
+
 def has_gpu() -> bool:
-    """Whether Chainer can run on a CUDA device."""
-    from chainer.backends import cuda
-
+    """Whether CuPy is there, and a device."""
     try:
-        return bool(cuda.available) and cuda.cupy.cuda.runtime.getDeviceCount() > 0
-    except cuda.cupy.cuda.runtime.CUDARuntimeError:
+        from cupy.cuda import runtime
+
+        return bool(runtime.getDeviceCount() > 0)
+    except (ImportError, RuntimeError):
         return False
-
-
-def device_name() -> str:
-    """Return the name of CuPy's current device."""
-    import cupy
-
-    device = cupy.cuda.runtime.getDevice()
-    return str(cupy.cuda.runtime.getDeviceProperties(device)["name"].decode())
 
 
 def is_simulated() -> bool:
     """Whether CuPy's current device is the simulated one: bytes are exact there, times say nothing."""
-    return device_name().startswith(SIMULATED_NAMES)
+    from cupy.cuda import runtime
+
+    name: str = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+    return name.startswith(SIMULATED_NAMES)
 
 
 def title_of(device: str) -> str:
@@ -190,13 +185,7 @@ def available_bytes(device: str) -> int:
         import cupy
 
         return int(cupy.cuda.runtime.memGetInfo()[0])
-    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-        except (OSError, StopIteration):
-            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**62
+    return available()[0]
 
 
 _OPTIONS = (

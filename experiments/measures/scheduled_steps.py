@@ -131,16 +131,9 @@ class ScheduledWorkload(Workload):
 
     def fingerprint(self) -> str:
         """Return a digest of parameters, statistics, the optimizer's state, and where the random stream stands."""
-        from chainer.serializers import DictionarySerializer
-
         digest = hashlib.sha256()
-        for target in (self._network, self._optimizer):
-            serializer = DictionarySerializer()
-            serializer.save(target)
-            for name in sorted(serializer.target):
-                value = serializer.target[name]
-                if value is not None:
-                    digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        for name, value in self._serialized():
+            digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
         stream = np.random.get_state(legacy=False)  # noqa: NPY002 (Chainer draws from it)
         digest.update(stream["state"]["key"].tobytes() + str(stream["state"]["pos"]).encode())
         return digest.hexdigest()

@@ -103,25 +103,18 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps found,
     ``faults_in_script`` minor page faults while the script ran.
     """
-
-    def numpy(figure: Mapping[str, Any], key: str) -> Any:
-        return figure.get("numpy", {}).get(key)
-
-    def median(values: Sequence[Any]) -> float | None:
-        known = [value for value in values if isinstance(value, int | float)]
-        return float(np.median(known)) if known else None
-
-    requests = [numpy(figure, "requests") for figure in figures]
-    replayed = [numpy(figure, "replayed") for figure in figures]
-    return {
-        "planned": median([numpy(figure, "share") for figure in figures]),
-        "of_all": median([b / a for a, b in zip(requests, replayed, strict=True) if a and b is not None]),
-        "heap_only": median(
-            [
-                (figure.get("numpy", {}).get("reasons") or {}).get("heap_only", 0) / a if a else None
-                for figure, a in zip(figures, requests, strict=True)
-            ]
-        ),
-        "steps": median([numpy(figure, "steps") for figure in figures]),
-        "faults_in_script": median([figure.get("minor_faults") for figure in figures]),
-    }
+    found = []
+    for figure in figures:
+        pool = figure.get("numpy", {})
+        requests, reasons = pool.get("requests"), pool.get("reasons") or {}
+        found.append(
+            {
+                "planned": pool.get("share"),
+                "of_all": pool["replayed"] / requests if requests else None,
+                "heap_only": reasons.get("heap_only", 0) / requests if requests else None,
+                "steps": pool.get("steps"),
+                "faults_in_script": figure.get("minor_faults"),
+            }
+        )
+    known = {key: [row[key] for row in found if row[key] is not None] for key in found[0]}
+    return {key: float(np.median(values)) if values else None for key, values in known.items()}

@@ -21,7 +21,8 @@ lstm       2 layers of 128, dropout, 32 tokens by a cell (own)         32 x 32 t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +31,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from ..measures import output
+from ..measures.kept import Row
+from .kept import Kept
 from .networks import NETWORKS, texts
 from .training import Model
 
@@ -219,6 +222,16 @@ MODELS = {
     ),
     "lstm": Model(lambda: Cells(512, 128), lambda: texts(32, 512)(32), _entropy, "LSTMCell"),
 }
+
+
+def rows_of(
+    chosen: Sequence[str], folder: Path, measure: Callable[[Model, Kept], None]
+) -> dict[str, list[Row]]:
+    """Measure the chosen models, on one thread; return the rows kept of all models, by name."""
+    torch.set_num_threads(1)
+    for name in chosen or MODELS:
+        measure(MODELS[name], Kept(name, folder / f"{name}.json"))
+    return {name: Kept(name, folder / f"{name}.json").rows for name in MODELS}
 
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,6 @@ above its budget.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -83,12 +82,9 @@ def main(chosen: tuple[str, ...], turns: int, out: Path) -> None:
     for name in chosen or tuple(MODELS):
         table += rows(name, MODELS[name], turns)
         output.write_table(table, COLUMNS, out / "torch_swap", TITLE, NOTE, ("torch", "transformers"))
-    failed = [
+    output.fail(
         f"{row['model']} at {row['budget']}, swap {row['swap']}" for row in table if row["right"] != "yes"
-    ]
-    for line in failed:
-        click.echo(line, err=True)
-    sys.exit(1 if failed else 0)
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The benchmark's one command, on a machine without the shared data."""
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
+
+from .tables import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,8 +22,7 @@ def test_one_command_writes_a_csv_and_a_table(tmp_path):
     options = ["--largest", "1000", "--only", "best_fit", "--only", "auto"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "is not there: generated problems only" in done.stderr
-    with open(tmp_path / "benchmark.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "benchmark.csv")
     assert {row["solver"] for row in rows} == {"best_fit", "auto"}
     assert {row["problem"] for row in rows} >= {"alexnet", "googlenet", "n = 1000"}
     assert all(float(row["ratio"]) >= 1 for row in rows)

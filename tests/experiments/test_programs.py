@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from experiments.measures import peers
 from experiments.programs import __main__ as command
 from experiments.programs import measure
 from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
+
+from .tables import rows_of
 
 RARELY = (
     *("wave_levels", "mlp_adam", "incremental_pca", "tiles"),
@@ -103,8 +104,7 @@ def test_one_run_makes_the_tables_and_the_picture(tmp_path: Path, monkeypatch: p
     options = ["--quick", "--out", str(tmp_path)]
     done = CliRunner().invoke(command.main, options)
     assert done.exit_code == 0, done.output
-    with open(tmp_path / "programs.csv", newline="", encoding="utf-8") as file:
-        row, left_out = csv.DictReader(file)
+    row, left_out = rows_of(tmp_path / "programs.csv")
     assert float(row["seconds_plain"]) > 0
     assert float(row["cpu_plain"]) == 1
     assert float(row["cpu_stowplan"]) > 0
