@@ -20,30 +20,22 @@ stands what ``auto`` finds in this order, and in any.
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import math
 import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
 from stowplan.errors import BudgetError
-from stowplan.files import atomic_write
 from stowplan.scheduling import Phase, Relation, StepGraph, as_recorded, check, schedule, simulate
 from stowplan.scheduling.ordering import order
 
 from .convolutional_graphs import NETWORKS, graph_of
-
-FOLDER = Path("build/experiments")
-
-Row = dict[str, Any]
+from .measures import output
+from .measures.kept import Row, write_text
 
 # Operators, edges, width of a layer.
 LAYERED = ((16, 35, 3), (100, 236, 8), (250, 944, 12), (500, 2461, 16), (1000, 5857, 24), (2500, 16250, 38))
@@ -218,6 +210,26 @@ def summary(table: list[Row]) -> str:
     return " ".join(parts)
 
 
+COLUMNS = (
+    output.Column("graph", "kind"),
+    output.Column("operators", "operators", "{:,}".format),
+    output.Column("order", "of"),
+    output.Column("budget / its peak", "share"),
+    output.Column("peak / same", lambda row: row["peak"] / row["peak_of"], "{:.3f}".format),
+    output.Column("extra time", lambda row: _share(row["extra"]) if row["possible"] else "impossible"),
+    output.Column("planning, s", "seconds"),
+)
+SMALL_COLUMNS = (
+    output.Column("graph", "kind"),
+    output.Column("operators", "operators"),
+    output.Column("seed", "seed"),
+    output.Column("budget / best peak", "share"),
+    output.Column("optimum", lambda row: _optimum(row)),
+    output.Column("found in that order", lambda row: _share(row["same"])),
+    output.Column("found in any order", lambda row: _share(row["any"])),
+)
+
+
 def text_of(table: list[Row], small: list[Row]) -> str:
     """Write both tables in Markdown."""
     lines = [
@@ -226,54 +238,34 @@ def text_of(table: list[Row], small: list[Row]) -> str:
         "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named "
         "*step* have phases.",
         "",
-        "| graph | operators | order | budget / its peak | peak / same | extra time | planning, s |",
-        "|---|---:|---|---:|---:|---:|---:|",
-    ]
-    for row in table:
-        lines.append(
-            f"| {row['kind']} | {row['operators']:,} | {row['of']} | {row['share']} "
-            f"| {row['peak'] / row['peak_of']:.3f} "
-            f"| {_share(row['extra']) if row['possible'] else 'impossible'} | {row['seconds']} |"
-        )
-    lines += [
+        *output.markdown(table, COLUMNS),
         "",
         "## Beside the optimum",
         "",
         f"Extra time. Optimum: of `mip` in the best order, in {PROGRAM_SECONDS:.0f} s. None: it proves that no "
         "schedule in this order keeps to the budget. Found: by `auto`. " + summary(small),
         "",
-        "| graph | operators | seed | budget / best peak | optimum | found in that order | found in any order |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        *output.markdown(small, SMALL_COLUMNS),
+        "",
     ]
-    for row in small:
-        optimum = "none" if row["optimum"] is None else _share(row["optimum"])
-        lines.append(
-            f"| {row['kind']} | {row['operators']} | {row['seed']} | {row['share']} "
-            f"| {optimum}{'' if row['proved'] else ' (not proved)'} | {_share(row['same'])} | {_share(row['any'])} |"
-        )
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
+
+
+def _optimum(row: Row) -> str:
+    found = "none" if row["optimum"] is None else _share(row["optimum"])
+    return found if row["proved"] else f"{found} (not proved)"
 
 
 def _share(extra: float | None) -> str:
     return "none found" if extra is None else f"{extra:.3f}"
 
 
-def write(folder: Path, name: str, table: list[Row]) -> None:
-    """Write a table's columns, whole or not at all."""
-    columns = io.StringIO()
-    writer = csv.DictWriter(columns, list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    with atomic_write(folder / name) as file:
-        file.write(columns.getvalue().encode())
-
-
 @click.command()
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
+@output.out
 @click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True)
 @click.option("--most", default=2500, show_default=True, help="Operators of the largest graph.")
 @click.option("--small", "most_small", default=20, show_default=True, help="... beside the optimum.")
-def main(folder: Path, time_limit: float, most: int, most_small: int) -> None:
+def main(out: Path, time_limit: float, most: int, most_small: int) -> None:
     """Schedule made graphs below their orders' peaks, and write two tables."""
     graphs = [("layered", layered(*size, 0)) for size in LAYERED if size[0] <= most]
     graphs += [("training", training(layers, 0)) for layers in TRAINING if 2 * layers <= most]
@@ -285,13 +277,10 @@ def main(folder: Path, time_limit: float, most: int, most_small: int) -> None:
     graphs += [("step", with_phases(training(layers, 0))) for layers in STEPS if 2 * layers <= most]
     table = [row for kind, graph in graphs for row in rows(kind, graph, time_limit)]
     small = [row for made in small_graphs(most_small) for row in beside_optimum(*made)]
-    text = text_of(table, small)
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder, "any_graph.csv", table)
-    write(folder, "any_graph_optimum.csv", small)
-    with atomic_write(folder / "any_graph.md") as file:
-        file.write(text.encode())
-    Console().print(Markdown(text))
+    output.write_csv(table, out / "any_graph.csv")
+    output.write_csv(small, out / "any_graph_optimum.csv")
+    write_text(text_of(table, small), out / "any_graph.md")
+    output.show(out / "any_graph.md")
 
 
 if __name__ == "__main__":

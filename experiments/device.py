@@ -28,13 +28,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .measures import output
 from .measures.apart import ask
 from .measures.device_training import NETWORKS, PAGE, WAYS, Task
-from .measures.runner import NO_GPU, SIMULATED, CannotRunError, Row, Runner, command, has_gpu, is_simulated
+from .measures.runner import (
+    NO_GPU,
+    SIMULATED,
+    CannotRunError,
+    Row,
+    Runner,
+    command,
+    has_gpu,
+    is_simulated,
+    progress_bar,
+)
 from .measures.smallest import smallest
 from .models import Model
 
@@ -142,7 +150,8 @@ class Study:
 def run(task: Task, memory: int | None = None) -> Row:
     """Train in a process of its own, on a device of so many bytes; see `measures.device_training.train`."""
     device = {} if memory is None else {MEMORY: str(memory), "SIMHIP_CONTEXT": "0"}
-    return ask("device_training", asdict(task), **device)
+    found: Row = ask("experiments.measures.device_training:train", asdict(task), device)
+    return found
 
 
 def within_reach(task: Task) -> Row:
@@ -304,9 +313,8 @@ def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: 
         )
     steps = steps or (QUICK_STEPS if runner.quick else STEPS)
     chosen = tuple(way for way in WAYS if way == "cupy" or way in (ways or WAYS))
-    bars = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rows: list[Row] = []
-    with Progress(*bars, console=Console(stderr=True)) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task("device", total=len(runner.models))
         study = Study(
             runner, steps, chosen, not no_smallest, lambda what: progress.update(bar, description=what)

@@ -30,7 +30,6 @@ from .measures.data import load
 from .measures.workload import Workload
 from .models import MODELS, VGG
 
-FOLDER = Path("build/experiments")
 STEPS = 5
 LEAN = "watch=False"
 SHARES = {f"watch=False, budget {share}": share for share in (0.75, 0.5, 0.25)}
@@ -118,12 +117,12 @@ def least_peak(make: Callable[[], Training]) -> int:
 
 
 @click.command()
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
+@output.out
 @click.option(
     "--model", "models", multiple=True, type=click.Choice([*NETWORKS]), help="Only this one; repeatable."
 )
 @click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
-def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
+def main(out: Path, models: tuple[str, ...], steps: int) -> None:
     """Measure what each of the first steps has alive, and write a table."""
     enable_chainer()
     cells = [(name, way) for name in models or NETWORKS for way in WAYS]
@@ -147,10 +146,9 @@ def main(folder: Path, models: tuple[str, ...], steps: int) -> None:
     columns = [output.Column("network", "network"), output.Column("steps", "steps")]
     columns += [output.Column("budget, MiB", "budget", output.mib)]
     columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
-    folder.mkdir(parents=True, exist_ok=True)
     note = "Most bytes alive in each step, parameters and state included, the program's data not."
-    output.write_table(rows, columns, folder / "first_steps", "What the first steps have alive", note)
-    Console().print((folder / "first_steps.md").read_text(encoding="utf-8"), markup=False, highlight=False)
+    output.write_table(rows, columns, out / "first_steps", "What the first steps have alive", note)
+    output.show(out / "first_steps.md")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,12 @@ above the bound their placements are. Best of `REPEAT` calls on one thread, vali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from stowplan.packing import pack
 from stowplan.planning import make_plan
 
 from .measures import output
 from .measures.recordings import step_of
-from .measures.runner import Cell, Row, Runner, command
+from .measures.runner import CELL, RECORDED, Cell, Row, Runner, command
 from .memory import ALIGNMENT
 
 SOLVERS = {"best_fit": "best fit (the paper's)", "auto": "auto"}
@@ -34,57 +31,26 @@ def measure(runner: Runner, cell: Cell) -> Row:
     return row
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """Draw seconds over the number of blocks, a mark for each cell."""
-    found = [row for row in rows if "note" not in row]
-    figure = output.new_figure(8, 4.5)
-    axes = figure.subplots()
-    for solver, shape in zip(SOLVERS, "ox", strict=True):
-        for i, model in enumerate(dict.fromkeys(row["model"] for row in found)):
-            mine = [row for row in found if row["model"] == model]
-            axes.plot(
-                [row["blocks"] for row in mine],
-                [1e3 * row[f"{solver}_seconds"] for row in mine],
-                shape,
-                color=output.TINTS[i % len(output.TINTS)],
-                markersize=5,
-                label=f"{model}, {SOLVERS[solver]}",
-            )
-    output.tidy(axes, "Time to pack one step", "milliseconds")
-    axes.set_xlabel("blocks", color=output.INK)
-    if found:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        figure.legend(loc="outside right upper", fontsize=7, frameon=False)
-    return figure
-
-
-def columns() -> list[output.Column]:
-    """Columns of the Markdown table."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("phase", "phase"),
-        column("batch", "batch"),
-        column("", "recorded", lambda recorded: "" if recorded else "predicted"),
-        column("blocks", "blocks", "{:,}".format),
-        *(
-            column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
-            for solver, title in SOLVERS.items()
-        ),
-        *(
-            column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
-            for solver, title in SOLVERS.items()
-        ),
-    ]
+COLUMNS = [
+    *CELL,
+    RECORDED,
+    output.Column("blocks", "blocks", "{:,}".format),
+    *(
+        output.Column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
+        for solver, title in SOLVERS.items()
+    ),
+    *(
+        output.Column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
+        for solver, title in SOLVERS.items()
+    ),
+]
 
 
 @command(limit=300, quick_limit=5)
 def main(runner: Runner) -> None:
     """Measure how long packing one step takes (Figure 4)."""
     rows = runner.run("heuristic", lambda cell: measure(runner, cell))
-    output.write_table(rows, columns(), runner.out / "heuristic", "Time to pack one step")
-    output.save(draw(rows), runner.out / "heuristic")
+    output.write_table(rows, COLUMNS, runner.out / "heuristic", "Time to pack one step")
 
 
 if __name__ == "__main__":

@@ -18,26 +18,22 @@ turn slower.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from stowplan import CupyPool, NumpyPool
 
-from .measures import peers
-from .measures.runner import NO_TIMES, SIMULATED, is_simulated
+from .measures import output, peers
+from .measures.apart import ask
+from .measures.kept import Row
+from .measures.runner import NO_TIMES, SIMULATED, has_gpu, is_simulated
 
 PAGE = 4096
 ONE = np.ones((), np.uint8)
@@ -46,17 +42,6 @@ NUMPY_SIZES = (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2*
 HELD = 2**28
 HELD_SIZES = (2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 ROUNDS, QUICK_ROUNDS = 40, 6
-
-
-@dataclass(frozen=True)
-class Row:
-    """A size, the contestant, nanoseconds, and these over the first contestant's."""
-
-    part: str
-    size: int
-    contestant: str
-    ns: float
-    ratio: float
 
 
 Turn = Callable[[], float]
@@ -73,9 +58,10 @@ def best_of(rounds: int, turns: dict[str, Turn]) -> dict[str, float]:
 
 
 def rows(part: str, size: int, best: dict[str, float]) -> list[Row]:
-    """Set each contestant against the first."""
+    """Set each contestant against the first: nanoseconds, and these over the first one's."""
     reference = next(iter(best.values()))
-    return [Row(part, size, name, ns, ns / reference) for name, ns in best.items()]
+    about = {"part": part, "bytes": size}
+    return [about | {"contestant": name, "ns": ns, "ratio": ns / reference} for name, ns in best.items()]
 
 
 def warm_up(pool: Any, turn: Turn) -> None:
@@ -94,14 +80,9 @@ def warm_up(pool: Any, turn: Turn) -> None:
 
 def cupy_rows(rounds: int) -> list[Row]:
     """Measure (a); nothing where CuPy is not installed, or has a simulated device."""
-    try:
-        import cupy
-    except ImportError:
+    if importlib.util.find_spec("cupy") is None:
         return []
-    try:
-        on_gpu = cupy.cuda.runtime.getDeviceCount() > 0
-    except cupy.cuda.runtime.CUDARuntimeError:
-        on_gpu = False
+    on_gpu = has_gpu()
     if on_gpu and is_simulated():
         click.echo(f"cupy.cuda.alloc on the {SIMULATED}: {NO_TIMES}", err=True)
         return []
@@ -116,7 +97,9 @@ def cupy_rows(rounds: int) -> list[Row]:
         if on_gpu:
             current = CupyPool()
             turns["CupyPool, any device"] = cupy_turn(current.malloc, size, current.step)
-            turns["cupy.cuda.MemoryPool"] = cupy_turn(cupy.cuda.MemoryPool().malloc, size, nullcontext)
+            from cupy.cuda import MemoryPool
+
+            turns["cupy.cuda.MemoryPool"] = cupy_turn(MemoryPool().malloc, size, nullcontext)
             warm_up(current, turns["CupyPool, any device"])
         warm_up(pool, turns["CupyPool"])
         found += rows("cupy.cuda.alloc", size, best_of(rounds, turns))
@@ -205,29 +188,23 @@ def numpy_rows(rounds: int, sizes: Iterable[int], held: bool) -> list[Row]:
     found = []
     for size in sizes:
         n = HELD // size if held else 1
-        best = in_process({}, rounds, size, n)
+        asked = {"rounds": rounds, "size": size, "held": n}
+        best = ask("experiments.hot_path:best_of_numpy", asked)
         for name, added in peers.available().items():
-            best[f"NumPy over {name}"] = in_process(added, rounds, size, n)["NumPy"]
+            over = ask("experiments.hot_path:best_of_numpy", asked, added)
+            best[f"NumPy over {name}"] = over["NumPy"]
         found += rows(part, size, best)
     return found
 
 
-def in_process(added: Mapping[str, str], rounds: int, size: int, held: int) -> dict[str, float]:
-    """Measure in a process of its own that has `added` in its environment; return nanoseconds by contestant."""
-    command = [sys.executable, "-m", "experiments.hot_path", "--child", *map(str, (rounds, size, held))]
-    done = subprocess.run(command, env=peers.environment(added), capture_output=True, text=True, check=True)
-    best: dict[str, float] = json.loads(done.stdout)
-    return best
-
-
-def answer(rounds: int, size: int, held: int) -> None:
-    """Answer `in_process`: NumPy's default handler and, in turns with it, the pool."""
+def best_of_numpy(rounds: int, size: int, held: int) -> dict[str, float]:
+    """Measure NumPy's default handler and, in turns with it, the pool: in a process of its own, see `numpy_rows`."""
     turns = {"NumPy": numpy_turn(size, held)}
     if not peers.is_chosen():
         pool = NumpyPool()
         turns["NumpyPool"] = through(pool, numpy_turn(size, held, pool.step))
         warm_up(pool, turns["NumpyPool"])
-    print(json.dumps(best_of(rounds, turns)))
+    return best_of(rounds, turns)
 
 
 # ---------------------------------------------------------------------------------------------------------- (c) a step
@@ -259,55 +236,25 @@ def step_rows(rounds: int) -> list[Row]:
     return rows("with pool.step(): pass", 0, best_of(rounds, turns))
 
 
-# ------------------------------------------------------------------------------------------------------------- output
-
-
-def show(found: list[Row]) -> None:
-    """Print one table for each part."""
-    for part in dict.fromkeys(row.part for row in found):
-        here = [row for row in found if row.part == part]
-        contestants = list(dict.fromkeys(row.contestant for row in here))
-        what = "a block of n bytes" if any(row.size for row in here) else "each"
-        table = Table(title=f"{part}: nanoseconds for {what}, and times the first contestant")
-        table.add_column("n", justify="right")
-        for contestant in contestants:
-            table.add_column(contestant, justify="right")
-        for size in dict.fromkeys(row.size for row in here):
-            cells = {row.contestant: f"{row.ns:,.0f} ({row.ratio:.2f})" for row in here if row.size == size}
-            table.add_row(human(size), *(cells.get(contestant, "") for contestant in contestants))
-        Console().print(table)
-
-
-def human(size: int) -> str:
-    """Write a size in the largest unit that divides it."""
-    for unit, name in ((2**20, "MiB"), (2**10, "KiB")):
-        if size and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer turns and sizes: seconds instead of minutes.")
-@click.option("--csv", "csv_path", type=click.Path(dir_okay=False), help="Write all rows to this file, too.")
-@click.option("--child", is_flag=True, hidden=True)
-@click.argument("numbers", nargs=-1, type=int)
-def main(quick: bool, csv_path: str | None, child: bool, numbers: tuple[int, ...]) -> None:
+@output.csv_path
+def main(quick: bool, path: Path | None) -> None:
     """Measure what one request costs, and a step, in ratios."""
-    if child:
-        answer(*numbers)
-        return
     rounds = QUICK_ROUNDS if quick else ROUNDS
     found = [*step_rows(10 * rounds), *cupy_rows(10 * rounds)]
     for held, sizes in ((False, NUMPY_SIZES), (True, HELD_SIZES)):
         chosen = sizes[::3] if quick else sizes
         turns = max(2, rounds // 8) if held else rounds
         found += numpy_rows(turns, chosen, held)
-    show(found)
-    if csv_path is not None:
-        with open(csv_path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["part", "bytes", "contestant", "ns", "ratio"])
-            writer.writerows([row.part, row.size, row.contestant, row.ns, row.ratio] for row in found)
+    output.print_matrices(
+        found,
+        "bytes",
+        "nanoseconds, and times the first contestant",
+        lambda row: f"{row['ns']:,.0f} ({row['ratio']:.2f})",
+    )
+    if path is not None:
+        output.write_csv(found, path)
 
 
 if __name__ == "__main__":

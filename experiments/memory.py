@@ -25,7 +25,7 @@ from stowplan.planning import make_plan
 
 from .measures import output
 from .measures.recordings import WARMUP, predict, recorded, step_of, within_reach, without_small
-from .measures.runner import CannotRunError, Cell, Row, Runner, command
+from .measures.runner import CELL, NETWORK, RECORDED, CannotRunError, Cell, Row, Runner, command
 from .measures.workload import Workload
 
 ALIGNMENT = 512
@@ -139,38 +139,30 @@ def draw(rows: Sequence[Row]) -> Any:
     return figure
 
 
-def columns() -> list[output.Column]:
-    """Columns of the Markdown table."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("phase", "phase"),
-        column("batch", "batch"),
-        column("", "recorded", lambda recorded: "" if recorded else "predicted"),
-        column("retained", "retained", output.mib),
-        column("arena", "arena", output.mib),
-        column("of it gradients", "gradients", output.mib),
-        column("above the bound", "above_bound", output.above),
-        *(column(title, f"pool_{name}", output.mib) for name, title in POOLS.items()),
-        *(column(f"arena over {title}", f"saved_{name}", output.percent) for name, title in POOLS.items()),
-        *(
-            column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", output.percent)
-            for name in ("free-lists", "cupy")
-        ),
-        column("prediction's error", "prediction_error", lambda error: output.percent(error, 3)),
-    ]
+COLUMNS = [
+    *CELL,
+    RECORDED,
+    output.Column("retained", "retained", output.mib),
+    output.Column("arena", "arena", output.mib),
+    output.Column("of it gradients", "gradients", output.mib),
+    output.Column("above the bound", "above_bound", output.above),
+    *(output.Column(title, f"pool_{name}", output.mib) for name, title in POOLS.items()),
+    *(output.Column(f"arena over {title}", f"saved_{name}", output.percent) for name, title in POOLS.items()),
+    *(
+        output.Column(f"with retained, over {POOLS[name]}", f"saved_in_all_{name}", output.percent)
+        for name in ("free-lists", "cupy")
+    ),
+    output.Column("prediction's error", "prediction_error", lambda error: output.percent(error, 3)),
+]
 
 
-def check_columns() -> list[output.Column]:
-    """Columns of the table of predictions."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("predicted", "predicted", output.mib),
-        column("recorded", "arena", output.mib),
-        column("error", "error", lambda error: output.percent(error, 3)),
-        column("", "note"),
-    ]
+CHECK_COLUMNS = [
+    NETWORK,
+    output.Column("predicted", "predicted", output.mib),
+    output.Column("recorded", "arena", output.mib),
+    output.Column("error", "error", lambda error: output.percent(error, 3)),
+    output.Column("", "note"),
+]
 
 
 @command(limit=300, quick_limit=5)
@@ -181,13 +173,13 @@ def main(runner: Runner) -> None:
         "MiB. Batch sizes of training are the paper's; a predicted row was profiled at batches of 2 and 4. Above the "
         "bound by 0: the arena equals its lower bound to the byte, so it is proved that no arena can be smaller."
     )
-    output.write_table(rows, columns(), runner.out / "memory", "Memory of one step", note)
+    output.write_table(rows, COLUMNS, runner.out / "memory", "Memory of one step", note)
     output.save(draw(rows), runner.out / "memory")
     if "training" in runner.phases:
         at_checked = replace(runner, phases=("training",), batches=(CHECKED,))
         checks = at_checked.run("prediction", lambda cell: check(runner, cell))
         title = f"Arena of a step at batch {CHECKED}, predicted from batches 2 and 4"
-        output.write_table(checks, check_columns(), runner.out / "prediction", title, "MiB.")
+        output.write_table(checks, CHECK_COLUMNS, runner.out / "prediction", title, "MiB.")
 
 
 if __name__ == "__main__":

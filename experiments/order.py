@@ -10,32 +10,21 @@ tensors, so the mean is given with them, too; OLLA's networks are others.
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import platform
 import re
 import statistics
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
-from rich.console import Console
-from rich.markdown import Markdown
 
-from stowplan import __version__
-from stowplan.files import atomic_write
 from stowplan.scheduling import Phase, StepGraph, read_graph
 from stowplan.scheduling.ordering import order
 
+from .measures import output
+from .measures.kept import Row, write_text
+
 REPEAT = 3
 OLLA = {"1": 0.225, "32": 0.101}
-FOLDER = Path("build/experiments")
-
-Row = dict[str, Any]
 
 
 def measure(name: str, graph: StepGraph, time_limit: float, repeat: int = REPEAT) -> Row:
@@ -64,26 +53,33 @@ def saved(row: Row, to: str, resident: bool) -> float:
     return 1 - (row[to] + more) / (row["before"] + more) if row["before"] + more else 0.0
 
 
+COLUMNS = (
+    output.Column("graph", "graph"),
+    output.Column("operators", "operators", "{:,}".format),
+    output.Column("recorded", "before", "{:,}".format),
+    output.Column("greedy", "greedy", "{:,}".format),
+    output.Column("found", "peak", "{:,}".format),
+    output.Column("less", lambda row: saved(row, "peak", False), "{:.1%}".format),
+    output.Column("lower bound", "lower_bound", "{:,}".format),
+    output.Column("proved", lambda row: _proved(row)),
+    output.Column("seconds", "seconds", "{:.3f}".format),
+)
+
+
+def _proved(row: Row) -> str:
+    gap = row["peak"] / row["lower_bound"] - 1 if row["lower_bound"] else 0.0
+    return "yes" if row["optimal"] else f"within {gap:.3%}"
+
+
 def table(rows: Sequence[Row]) -> list[str]:
     """Write all rows in Markdown."""
-    lines = [
-        "| graph | operators | recorded | greedy | found | less | lower bound | proved | seconds |",
-        "|---|---:|---:|---:|---:|---:|---:|---|---:|",
-    ]
-    for row in rows:
-        gap = row["peak"] / row["lower_bound"] - 1 if row["lower_bound"] else 0.0
-        proved = "yes" if row["optimal"] else f"within {gap:.3%}"
-        lines.append(
-            f"| {row['graph']} | {row['operators']:,} | {row['before']:,} | {row['greedy']:,} | {row['peak']:,} "
-            f"| {saved(row, 'peak', False):.1%} | {row['lower_bound']:,} | {proved} | {row['seconds']:.3f} |"
-        )
     seconds = [row["seconds"] for row in rows]
-    lines += [
+    return [
+        *output.markdown(rows, COLUMNS),
         "",
         f"{sum(row['optimal'] for row in rows)} of {len(rows)} proved; seconds: median "
         f"{statistics.median(seconds):.3f}, most {max(seconds):.3f}.",
     ]
-    return lines
 
 
 def averages(rows: Sequence[Row]) -> list[str]:
@@ -111,43 +107,23 @@ def averages(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def write(folder: Path, rows: Sequence[Row], text: str) -> None:
-    """Write ``order.csv`` and ``order.md``, each whole or not at all."""
-    columns = io.StringIO()
-    writer = csv.DictWriter(columns, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("order.csv", columns.getvalue()), ("order.md", text)):
-        with atomic_write(folder / name) as file:
-            file.write(content.encode())
-
-
-def _made_by(graphs: int, repeat: int) -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (
-        f"`python -m experiments.order GRAPHS...`, {graphs} graphs, medians of {repeat} calls, "
-        f"{date.today().isoformat()}, on {cores} cores ({platform.machine()}); stowplan {__version__}, "
-        f"NumPy {np.__version__}, Python {platform.python_version()}."
-    )
-
-
 @click.command()
 @click.argument(
     "graphs", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=FOLDER, show_default=True)
+@output.out
 @click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True)
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=REPEAT, show_default=True, help="Calls for a time."
 )
-def main(graphs: tuple[Path, ...], folder: Path, time_limit: float, repeat: int) -> None:
+def main(graphs: tuple[Path, ...], out: Path, time_limit: float, repeat: int) -> None:
     """Order the operators of GRAPHS and write a table."""
     rows = [measure(path.name.split(".")[0], read_graph(path), time_limit, repeat) for path in graphs]
-    lines = ["# Order of operators", "", _made_by(len(rows), repeat), "", *table(rows), *averages(rows), ""]
-    text = "\n".join(lines)
-    write(folder, rows, text)
-    Console().print(Markdown(text))
+    note = f"Medians of {repeat} calls."
+    lines = ["# Order of operators", "", output.made_by(()), "", note, "", *table(rows), *averages(rows), ""]
+    output.write_csv(rows, out / "order.csv")
+    write_text("\n".join(lines), out / "order.md")
+    output.show(out / "order.md")
 
 
 if __name__ == "__main__":

@@ -9,14 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 import stowplan.chainer  # noqa: F401 (mends Chainer)
 from stowplan.prediction import fit_ranks
 
 from .measures import output
 from .measures.kept import Row
-from .measures.runner import ROOT
 from .models.split_block import Parallel, activation_bytes, parameter_count
 from .parallel.profile import profile
 
@@ -78,15 +76,9 @@ def _gib(count: float) -> str:
 
 
 @click.command()
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / "build" / "experiments",
-    help="Folder for the table.  [default: build/experiments]",
-)
+@output.out
 def main(out: Path) -> None:
     """Predict the memory of a rank of models that fit no machine here."""
-    out.mkdir(parents=True, exist_ok=True)
     column = output.Column
     models, checked = predict()
     ratios = ", ".join(f"{way} {share:.4f}" for way, share in checked.items())
@@ -104,7 +96,7 @@ def main(out: Path) -> None:
     )
     path = out / "scale_memory"
     output.write_table(models, columns, path, "A rank of models that fit no machine here", note)
-    Console().print(path.with_suffix(".md").read_text(), markup=False)
+    output.show(path)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,22 @@ from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
 from .measures.apart import ask
-from .measures.paired_timing import standard_error
+from .measures.medians import standard_error
+from .measures.paired_timing import ratios
 from .measures.recordings import affordable, step_of
-from .measures.runner import SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
-from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task, over_chainer
+from .measures.runner import (
+    BATCH,
+    NETWORK,
+    RECORDED,
+    SIMULATED,
+    CannotRunError,
+    Cell,
+    Row,
+    Runner,
+    command,
+    title_of,
+)
+from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
 from .measures.step_graphs import curve_of, graph_of, predicted_graph, predicted_profile, recorded_graph
 
 SHARES = (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.06, 0.0)
@@ -136,7 +148,7 @@ def _times_of(found: Row) -> Row:
         return {}
     # What a schedule adds comes on top of the lean step, and is in seconds: those of the recording and of the turns
     # may differ by what else the machine does.
-    lean_time = float(np.median(over_chainer(turns, LEAN)))
+    lean_time = float(np.median(ratios(turns, LEAN, CHAINER)))
     predicted = lean_time * (1 + found["extra_seconds"] / found["seconds"])
     row = _time(turns, SCHEDULED, "time") | _seconds(turns)
     deviation = predicted / row["time"] - 1
@@ -173,7 +185,7 @@ def _time(turns: list[dict[str, float]], name: str, key: str) -> Row:
     """Return a contestant's time over Chainer's; nothing where no turns were taken."""
     if not turns:
         return {}
-    found = over_chainer(turns, name)
+    found = ratios(turns, name, CHAINER)
     return {key: float(np.median(found)), f"{key}_error": standard_error(found)}
 
 
@@ -184,7 +196,7 @@ def _seconds(turns: list[dict[str, float]]) -> Row:
     return {"rounds": len(turns), "seconds": float(np.median([turn[CHAINER] for turn in turns]))}
 
 
-def apart(what: str, task: Task) -> dict[str, Any]:
+def apart(what: str, task: Task) -> Row:
     """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns.
 
     Raises
@@ -193,75 +205,67 @@ def apart(what: str, task: Task) -> dict[str, Any]:
         The process ended early.
     """
     # The C library's malloc: the threads of the contestants share the heap that the main thread has.
-    return ask("scheduled_steps", {"run": what, **asdict(task)}, MALLOC_ARENA_MAX="1")
+    asked = {"run": what, **asdict(task)}
+    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, {"MALLOC_ARENA_MAX": "1"})
+    return found
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------
 
 
-def lean_columns() -> list[output.Column]:
-    """Columns of the first table."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("batch", "batch"),
-        column("", "recorded", _predicted),
-        column("retained", "retained", output.mib),
-        column("Chainer", "plain", output.mib),
-        column("lean", "lean", output.mib),
-        column("lean / Chainer", "ratio", "{:.3f}".format),
-        column("with retained", "ratio_in_all", "{:.3f}".format),
-        column("arena", "arena", output.mib),
-        column("predicted", "predicted", output.mib),
-        column("deviation", "deviation", lambda share: output.percent(share, 2)),
-        column("time / Chainer's", "time", "{:.3f}".format),
-        column("standard error", "time_error", "{:.3f}".format),
-        column("through the pool", "pool", "{:.3f}".format),
-        column("standard error ", "pool_error", "{:.3f}".format),
-        column("rounds", "rounds"),
-        column("", "note"),
-    ]
+LEAN_COLUMNS = [
+    NETWORK,
+    BATCH,
+    RECORDED,
+    output.Column("retained", "retained", output.mib),
+    output.Column("Chainer", "plain", output.mib),
+    output.Column("lean", "lean", output.mib),
+    output.Column("lean / Chainer", "ratio", "{:.3f}".format),
+    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    output.Column("arena", "arena", output.mib),
+    output.Column("predicted", "predicted", output.mib),
+    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
+    output.Column("time / Chainer's", "time", "{:.3f}".format),
+    output.Column("standard error", "time_error", "{:.3f}".format),
+    output.Column("through the pool", "pool", "{:.3f}".format),
+    output.Column("standard error ", "pool_error", "{:.3f}".format),
+    output.Column("rounds", "rounds"),
+    output.Column("", "note"),
+]
 
 
-def budget_columns() -> list[output.Column]:
-    """Columns of the second table."""
-    column = output.Column
-    return [
-        column("network", "model"),
-        column("batch", "batch"),
-        column("", "recorded", _predicted),
-        column("budget / Chainer's peak", "share", lambda share: f"{share:.2f}" if share else "the least"),
-        column("retained", "retained", output.mib),
-        column("peak", "peak", output.mib),
-        column("peak / Chainer's", "ratio", "{:.3f}".format),
-        column("with retained", "ratio_in_all", "{:.3f}".format),
-        column("predicted", "predicted_ratio", "{:.3f}".format),
-        column("deviation", "deviation", lambda share: output.percent(share, 2)),
-        column("no schedule below", "bound", "{:.3f}".format),
-        column("time / Chainer's", "time", "{:.3f}".format),
-        column("standard error", "time_error", "{:.3f}".format),
-        column("predicted ", "predicted_time", "{:.3f}".format),
-        column("deviation ", "time_deviation", output.percent),
-        column("operators again", "recomputed"),
-        column("", "note"),
-    ]
+BUDGET_COLUMNS = [
+    NETWORK,
+    BATCH,
+    RECORDED,
+    output.Column("budget / Chainer's peak", "share", lambda share: f"{share:.2f}" if share else "the least"),
+    output.Column("retained", "retained", output.mib),
+    output.Column("peak", "peak", output.mib),
+    output.Column("peak / Chainer's", "ratio", "{:.3f}".format),
+    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    output.Column("predicted", "predicted_ratio", "{:.3f}".format),
+    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
+    output.Column("no schedule below", "bound", "{:.3f}".format),
+    output.Column("time / Chainer's", "time", "{:.3f}".format),
+    output.Column("standard error", "time_error", "{:.3f}".format),
+    output.Column("predicted ", "predicted_time", "{:.3f}".format),
+    output.Column("deviation ", "time_deviation", output.percent),
+    output.Column("operators again", "recomputed"),
+    output.Column("", "note"),
+]
 
 
 def bits_columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the third table."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
     column = output.Column
-    found = [column("network", "model"), column("batch", "batch")]
+    found = [NETWORK, BATCH]
     for key in keys:
         if key.endswith((LEAN, SCHEDULED)):
             found.append(column(key, key, lambda same: "equal" if same else "DIFFERENT"))
         elif key.endswith("recomputed"):
             found.append(column(f"{key.split()[0]}: operators again", key))
     return [*found, column("", "note")]
-
-
-def _predicted(recorded: bool) -> str:
-    return "" if recorded else "predicted"
 
 
 def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
@@ -333,7 +337,7 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
         "MiB, of the planned part; with retained: of all that is alive. Batch sizes beside 2 are the paper's; a "
         "predicted row was recorded at batches of 2 and 4. Time: median ratio to Chainer's step in the same round."
     )
-    output.write_table(rows, lean_columns(), runner.out / "schedule", title, note)
+    output.write_table(rows, LEAN_COLUMNS, runner.out / "schedule", title, note)
 
     found: list[Row] = []
     for share in budgets or (QUICK_SHARES if runner.quick else SHARES):
@@ -344,7 +348,7 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
     order = {(row["device"], row["model"], row["batch"]): i for i, row in enumerate(rows)}
     found.sort(key=lambda row: (order[row["device"], row["model"], row["batch"]], -row["share"]))
     title = "Steps under a budget: live peak and time beside Chainer's own"
-    output.write_table(found, budget_columns(), runner.out / "schedule_budgets", title, note)
+    output.write_table(found, BUDGET_COLUMNS, runner.out / "schedule_budgets", title, note)
 
     smallest = replace(runner, quick=True)
     bits = smallest.run("schedule_bits", partial(measure_bits, runner), *smaller)

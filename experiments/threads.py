@@ -14,22 +14,23 @@ make more requests; what counts is that they do not make fewer. The contestants 
 
 from __future__ import annotations
 
-import csv
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from experiments.hot_path import ONE, PAGE, cheapest_allocator, host_allocator
 from stowplan import CupyPool, NumpyPool
+
+from .hot_path import ONE, PAGE, cheapest_allocator, host_allocator
+from .measures import output
+from .measures.kept import Row
 
 THREADS = (1, 2, 4, 8)
 SIZES = tuple(2 ** (12 + i % 7) for i in range(100))
@@ -48,18 +49,6 @@ class Contestant:
     step: Context
     allocate: Callable[[int], Any]
     wait: Callable[[], object] = lambda: None
-
-
-@dataclass(frozen=True)
-class Row:
-    """Requests per second of so many threads through an allocator, as a ratio to the first, and CPU time of one."""
-
-    part: str
-    threads: int
-    contestant: str
-    requests_per_s: float
-    ratio: float
-    cpu_ns: float
 
 
 def one_step(contestant: Contestant) -> None:
@@ -165,43 +154,28 @@ def measure(
         for team in teams.values():
             team.dismiss()
         first = next((rate for rate, _ in best.values()), 1.0)
-        found += [Row(part, count, name, rate, rate / first, cpu) for name, (rate, cpu) in best.items()]
+        for name, (rate, cpu) in best.items():
+            about = {"part": part, "threads": count, "contestant": name}
+            found.append(about | {"requests_per_s": rate, "ratio": rate / first, "cpu_ns": cpu})
     return found
-
-
-def show(found: list[Row]) -> None:
-    """Print one table for each part."""
-    for part in dict.fromkeys(row.part for row in found):
-        here = [row for row in found if row.part == part]
-        contestants = list(dict.fromkeys(row.contestant for row in here))
-        table = Table(title=f"{part}: 1000 requests per second (times the first's), processor time of one")
-        table.add_column("threads", justify="right")
-        for contestant in contestants:
-            table.add_column(contestant, justify="right")
-        for count in THREADS:
-            cells = [
-                f"{row.requests_per_s / 1000:,.0f} ({row.ratio:.2f}) {row.cpu_ns:,.0f} ns"
-                for row in here
-                if row.threads == count
-            ]
-            table.add_row(f"{count}", *cells)
-        Console().print(table)
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer steps and turns: seconds instead of a minute.")
-@click.option("--csv", "csv_path", type=click.Path(dir_okay=False), help="Write all rows to this file, too.")
-def main(quick: bool, csv_path: str | None) -> None:
+@output.csv_path
+def main(quick: bool, path: Path | None) -> None:
     """Measure how many requests threads make that run steps at once."""
     steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if quick else (STEPS, ROUNDS)
     found = measure("numpy.empty", numpy_contestants, steps, rounds)
     found += measure("cupy.cuda.alloc", cupy_contestants, steps, rounds)
-    show(found)
-    if csv_path is not None:
-        with open(csv_path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["part", "threads", "contestant", "requests_per_s", "ratio", "cpu_ns"])
-            writer.writerows(astuple(row) for row in found)
+    output.print_matrices(
+        found,
+        "threads",
+        "1000 requests per second (times the first's), processor time of one",
+        lambda row: f"{row['requests_per_s'] / 1000:,.0f} ({row['ratio']:.2f}) {row['cpu_ns']:,.0f} ns",
+    )
+    if path is not None:
+        output.write_csv(found, path)
 
 
 if __name__ == "__main__":

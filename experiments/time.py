@@ -14,9 +14,6 @@ until the limit is reached.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -25,9 +22,11 @@ import click
 import numpy as np
 
 from .measures import output, peers
-from .measures.paired_timing import OURS, Task, ratios, standard_error
+from .measures.apart import ask
+from .measures.medians import standard_error
+from .measures.paired_timing import OURS, Task, ratios
 from .measures.recordings import affordable, expected
-from .measures.runner import NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
+from .measures.runner import CELL, NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 
 HOST = (peers.PLAIN, *peers.LIBRARIES, peers.TUNED_GLIBC)
 GPU = ("CuPy", "CuPy async", "CuPy managed")
@@ -71,7 +70,7 @@ def measure(runner: Runner, cell: Cell) -> Row:
         row[f"rounds_{other}"] = len(turns)
         row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
         row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
-        found = ratios(turns, other)
+        found = ratios(turns, OURS, other)
         row[f"ratio_{other}"] = np.quantile(found, (0.25, 0.5, 0.75)).tolist()
         row[f"error_{other}"] = standard_error(found)
     return row
@@ -91,18 +90,8 @@ def run(task: Task, added: Mapping[str, str]) -> list[dict[str, float]]:
         The process ended early.
     """
     # The C library's malloc: the threads of the two steps share the heap that the main thread has.
-    environment = peers.environment({"MALLOC_ARENA_MAX": "1", **added})
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments.measures.paired_timing", json.dumps(asdict(task))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"{task.other} ended early: {said[-1] if said else 'no word'}")
-    turns: list[dict[str, float]] = json.loads(done.stdout)
+    variables = {"MALLOC_ARENA_MAX": "1", **added}
+    turns: list[dict[str, float]] = ask("experiments.measures.paired_timing:perform", asdict(task), variables)
     return turns
 
 
@@ -128,14 +117,11 @@ def draw(rows: Sequence[Row]) -> Any:
 
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
-    column = output.Column
     names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
     return [
-        column("network", "model"),
-        column("phase", "phase"),
-        column("batch", "batch"),
+        *CELL,
         *(one for name in names for one in _columns(name)),
-        column("", "note"),
+        output.Column("", "note"),
     ]
 
 

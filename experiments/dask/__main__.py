@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from ..measures import contest, kept, peers
+from ..measures import contest
 from ..measures.kept import Row
 from . import measure, table
 from .computations import COMPUTATIONS, Computation
@@ -33,8 +33,8 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
     study = {"rounds": rounds, "warmup": warmup, "size": size, "seed": seed}
     study |= {"contestants": sorted(measure.contestants())}
     path = out / "dask" / "cells" / f"{computation.name}.json"
-    return about | kept.finished(
-        path, study, lambda: measure.measure(computation, rounds, warmup, size, seed)
+    return contest.measured(
+        about, path, study, lambda: measure.measure(computation, rounds, warmup, size, seed)
     )
 
 
@@ -47,26 +47,15 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
     type=click.Choice([computation.name for computation in COMPUTATIONS]),
     help="Only this one; repeatable.",
 )
-def main(quick: bool, rounds: int | None, chosen: tuple[str, ...], seed: int, out: Path) -> None:
+def main(quick: bool, rounds: int, chosen: tuple[str, ...], seed: int, out: Path) -> None:
     """Run computations of Dask under several allocators."""
     refusal = measure.refuse_a_chosen_allocator()
     if refusal is not None:
         raise click.ClickException(refusal)
-    for line in peers.missing():
-        click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
-    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
-    rows = []
-    for computation in COMPUTATIONS:
-        if chosen and computation.name not in chosen:
-            continue
-        rows.append(row_of(computation, count, quick, seed, out))
-        click.echo(f"{computation.title}:")
-        for line in table.verdicts(rows[-1]):
-            click.echo(f"  {line}")
+    asked = [one for one in COMPUTATIONS if one.name in chosen or not chosen]
+    rows = [row_of(computation, rounds, quick, seed, out) for computation in asked]
     path = out / "dask"
-    shown = [table.with_errors(row) for row in rows]
-    contest.finish(shown, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES)
+    contest.finish(rows, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import os
 import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 import dask
 import numpy as np
+import numpy.typing as npt
 from distributed import Client, LocalCluster
 
 import stowplan.dask
@@ -34,16 +34,6 @@ from .computations import Computation
 PLAIN = "plain"
 PROCESSES, THREADS = 2, 2
 SPAWN = "distributed.nanny.pre-spawn-environ"
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Requests of planned sizes: from plans, results, other ones of tasks, those outside of tasks."""
-
-    replayed: int = 0
-    results: int = 0
-    others: int = 0
-    received: int = 0
 
 
 def contestants() -> dict[str, dict[str, str]]:
@@ -84,15 +74,15 @@ def run(client: Client, computation: Computation, size: int) -> Usage:
     return Usage(cpu, faults, rss, hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())
 
 
-def requests(client: Client) -> Requests:
-    """Return what the pools of the workers have counted since they were made."""
+def requests(client: Client) -> npt.NDArray[np.int64]:
+    """Return requests of planned sizes since the pools were made: from plans, results, others of tasks, outside."""
     counts = client.run(stowplan.dask.stats).values()
     reasons = [stats.reasons for stats in counts]
     replayed = sum(stats.replayed for stats in counts)
     results = sum(reason.get("escaped", 0) for reason in reasons)
     received = sum(reason.get("outside", 0) + reason.get("thread", 0) for reason in reasons)
     others = sum(stats.requests for stats in counts) - replayed - results - received
-    return Requests(replayed, results, others, received)
+    return np.array([replayed, results, others, received])
 
 
 def measure(computation: Computation, rounds: int, warmup: int, size: int, seed: int) -> Row:
@@ -104,7 +94,7 @@ def measure(computation: Computation, rounds: int, warmup: int, size: int, seed:
         before = requests(clients[OURS])
         found = contest.in_turns(list(ways), rounds, seed, lambda name: run(clients[name], computation, size))
         after = requests(clients[OURS])
-    return compare(found, {use.output for use in first}) | shares(before, after)
+    return compare(found, {use.output for use in first}) | shares(after - before)
 
 
 def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
@@ -116,10 +106,9 @@ def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
     return row
 
 
-def shares(before: Requests, after: Requests) -> Row:
-    """Return what the pools counted between two moments."""
-    replayed, results = after.replayed - before.replayed, after.results - before.results
-    others, received = after.others - before.others, after.received - before.received
+def shares(counted: npt.NDArray[np.int64]) -> Row:
+    """Return what the pools counted in a while, as `requests` has it, in shares."""
+    replayed, results, others, received = counted.tolist()
     of_tasks = max(replayed + results + others, 1)
     return {
         "replayed": replayed / max(replayed + others, 1),

@@ -1,19 +1,12 @@
-"""What the computations' rows are shown in, and the bounds that they should keep."""
+"""What the computations' rows are shown in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..measures import contest, output
-from ..measures.contest import OURS, with_errors
 from ..measures.kept import Row
 from .measure import PLAIN
-
-__all__ = ["columns", "verdicts", "with_errors"]
-
-REPLAYED, FAULTS, CPU = 0.90, 1 / 3, 1.00
-"""At least so much of what tasks make and free again comes from plans; at most so much of plain Dask's page faults and
-CPU time."""
 
 NOTE = (
     "Two processes with two threads each. Medians over rounds of the ratio to plain Dask in the same round, after the "
@@ -40,17 +33,3 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
         column("received", "received", "{:.2f}".format),
         column("same results", "identical", lambda same: "yes" if same else "NO"),
     ]
-
-
-def verdicts(row: Row) -> list[str]:
-    """Return a line for each bound: what was found, and whether that keeps it."""
-    found = [
-        ("replayed", row["replayed"], ">=", REPLAYED),
-        ("page faults over plain Dask's", row[f"faults_{OURS}"], "<=", FAULTS),
-        ("CPU time over plain Dask's", row[f"cpu_{OURS}"], "<=", CPU),
-    ]
-    lines = [f"results the same: {'yes' if row['identical'] else 'NO'}"]
-    for what, value, relation, bound in found:
-        kept = value >= bound if relation == ">=" else value <= bound
-        lines.append(f"{what}: {value:.3f}, expected {relation} {bound:.2f}: {'yes' if kept else 'NO'}")
-    return lines

@@ -12,10 +12,6 @@ Processes take turns, round by round; the smallest resident set and the median t
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -25,13 +21,13 @@ from typing import Any
 import click
 import numpy as np
 from rich.console import Console
-from rich.markdown import Markdown
 from rich.progress import track
 
-from ..measures.output import Column, mib, write_table
-from ..programs.measure import ONE_THREAD
+from ..measures import output
+from ..measures.apart import ONE_THREAD, ask
+from ..measures.output import Column, mib
+from ..measures.usage import of_this_process
 
-FOLDER = Path("build/experiments")
 NOTE = (
     "Each training is a process of its own, from the first import to the last step; CPU times are those of steps after "
     "the first five seconds, medians of ratios of runs of the same round."
@@ -62,9 +58,8 @@ def train(name: str, way: str, steps: int | None = None) -> dict[str, Any]:
     for optimizer in training.optimizers:
         for parameter in optimizer.target.params():
             bits.update(np.ascontiguousarray(parameter.array))
-    status = Path("/proc/self/status").read_text().splitlines()
     return {
-        "rss": 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1]),
+        "rss": of_this_process("VmHWM"),
         "cpu": float(np.median(cpu)) if cpu else None,
         "bits": bits.hexdigest(),
     }
@@ -89,29 +84,18 @@ def _through(
 
 def measure(example: str, way: str) -> dict[str, Any]:
     """Train in a process of its own; return its figures."""
-    done = subprocess.run(
-        [sys.executable, "-m", __spec__.name, "--train", example, way],
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        check=False,
+    found: dict[str, Any] = ask(
+        "experiments.examples.whole_run:train", {"name": example, "way": way}, ONE_THREAD
     )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise click.ClickException(f"{example}, {way}: {said[-1] if said else done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 @click.command()
 @click.option("--example", "examples", multiple=True, help="Only these.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
-@click.option("--train", "cell", nargs=2, hidden=True, help="An example and a way: one process's work.")
-def main(examples: tuple[str, ...], rounds: int, cell: tuple[str, str] | None) -> None:
+@output.out
+def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
     """Show what Chainer's examples take as a whole, plain and through stowplan."""
-    if cell is not None:
-        print(json.dumps(train(*cell)))
-        return
     from .networks import EXAMPLES
 
     ways = {name: WAYS if EXAMPLES[name].budget else WAYS[:-1] for name in examples or EXAMPLES}
@@ -146,9 +130,9 @@ def main(examples: tuple[str, ...], rounds: int, cell: tuple[str, str] | None) -
         Column("CPU of a step, of plain's", "cpu", "{:.3f}".format),
         Column("parameters equal", "bits", lambda same: "yes" if same else "NO"),
     ]
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_table(rows, columns, FOLDER / "whole_run", "Chainer's examples from their first step on", NOTE)
-    Console().print(Markdown((FOLDER / "whole_run.md").read_text()))
+    title = "Chainer's examples from their first step on"
+    output.write_table(rows, columns, out / "whole_run", title, NOTE)
+    output.show(out / "whole_run")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own: a JSON object on the command line, one on the standard output."""
+"""Measurements in processes of their own: a function of this package is asked with JSON, and answers with JSON."""
 
 from __future__ import annotations
 
@@ -7,44 +7,83 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from importlib import import_module
+from typing import Any, TextIO
 
-from .runner import CannotRunError
+from .peers import environment
+
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Variables with which libraries compute on one thread, so that CPU times compare."""
 
 
-def ask(module: str, asked: Mapping[str, Any], **environment: str) -> dict[str, Any]:
-    """Run a module of this package with an object, and return its answer.
+class CannotRunError(Exception):
+    """Something cannot be run on this machine; the message says why."""
+
+
+def ask(
+    function: str,
+    asked: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+    seconds: float | None = None,
+) -> Any:
+    """Call a function in a process of its own, and return what it returns.
 
     Parameters
     ----------
-    module
-        Name within `experiments.measures`; it calls `answer`.
+    function
+        Its module and name, like ``"experiments.measures.device_training:train"``.
     asked
-        For the module.
-    **environment
-        Variables of the process, beside those of this one.
+        Its arguments, by name.
+    variables
+        Of the process's environment, beside those of this one; without an allocator that was chosen for this one.
+    seconds
+        That the process may take.
 
     Raises
     ------
     CannotRunError
-        The process ended early.
+        The process ended early, or took too long.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", f"{__package__}.{module}", json.dumps(asked)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", f"{__package__}.apart", function, json.dumps(asked)]
+    try:
+        done = subprocess.run(
+            command,
+            env=environment(variables or {}),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotRunError(f"more than {seconds} s") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CannotRunError(f"ended early: {said[-1] if said else f'status {done.returncode}'}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        raise failure("ended early", done.returncode, done.stderr)
+    return json.loads(done.stdout)
 
 
-def answer(find: Callable[..., Mapping[str, Any]], argument: str) -> None:
-    """Call a function with the fields of the object on the command line, and print what it returns."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+def failure(what: str, status: int, said: str) -> CannotRunError:
+    """Return the error of a process that failed, with the last line that it said, or its exit status."""
+    return CannotRunError(f"{what}: {(said.strip().splitlines() or [f'exit status {status}'])[-1]}")
+
+
+def answer(find: Callable[..., Any], argument: str) -> None:
+    """Call a function with the fields of a JSON object, and print what it returns."""
+    answers = take_answers()
     print(json.dumps(find(**json.loads(argument))), file=answers, flush=True)
+
+
+def take_answers() -> TextIO:
+    """Return where answers go; whatever else is printed goes to standard error from now on."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def call(place: str, **asked: Any) -> Any:
+    """Import a function, and call it."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(**asked)
+
+
+if __name__ == "__main__":
+    answer(lambda **asked: call(sys.argv[1], **asked), sys.argv[2])

@@ -11,6 +11,7 @@ faults and resident set; ``identical``, whether all runs had the same output.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from . import output, peers
+from . import kept, output, peers
+from .apart import CannotRunError
 from .kept import Row
 from .medians import standard_error
 
@@ -86,16 +88,10 @@ def others_in(rows: Sequence[Row], order: Sequence[str] = (OURS, *OTHERS)) -> li
     return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
 
 
-def with_errors(row: Row, *more: tuple[str, str]) -> Row:
-    """Return a row that has each ratio and its standard error together, too, as ``KEY_with_error``.
-
-    Parameters
-    ----------
-    more
-        Keys of other ratios and of their standard errors.
-    """
-    names = [key.removeprefix("cpu_") for key in row if key.startswith("cpu_")]
-    pairs = [*((f"cpu_{name}", f"error_{name}") for name in names), *more]
+def with_errors(row: Row) -> Row:
+    """Return a row that has each ratio and its standard error together, too, as ``KEY_with_error``."""
+    pairs = [(key, key.replace("cpu_", "error_", 1)) for key in row if key.startswith("cpu_")]
+    pairs.append(("verdict", "verdict_error"))
     return row | {
         f"{key}_with_error": f"{row[key]:.3f} ± {row[error]:.3f}" for key, error in pairs if key in row
     }
@@ -106,25 +102,40 @@ def cpu_columns(names: Sequence[str]) -> list[output.Column]:
     return [output.Column(f"{name}: CPU", f"cpu_{name}_with_error") for name in names]
 
 
-def options(quick: str, rounds: int, quick_rounds: int) -> Callable[[T], T]:
-    """Add the options that all contests have; `quick` says what ``--quick`` does."""
+def options(
+    quick: str, rounds: int, quick_rounds: int
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options that all contests have, and say which peers are missing; `quick` says what ``--quick`` does."""
 
-    def add(command: Any) -> Any:
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(quick: bool, rounds: int, **others: Any) -> None:
+            for line in peers.missing():
+                click.echo(line, err=True)
+            command(quick=quick, rounds=rounds or (quick_rounds if quick else default), **others)
+
+        default = rounds
         of = f"Rounds of each.  [default: {rounds}; quick: {quick_rounds}]"
-        out = click.Path(file_okay=False, path_type=Path)
-        text = "Folder for cells, tables and pictures.  [default: build/experiments]"
         for option in (
-            click.option("--out", type=out, default=Path("build/experiments"), help=text),
+            output.out,
             click.option(
                 "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns."
             ),
             click.option("--rounds", type=click.IntRange(2), help=of),
             click.option("--quick", is_flag=True, help=quick),
         ):
-            command = option(command)
-        return command
+            run = option(run)
+        return run
 
     return add
+
+
+def measured(about: Row, path: Path, study: Row, measure: Callable[[], Row]) -> Row:
+    """Return the row kept in a file for the same study, or measure it; with a note if that fails."""
+    try:
+        return about | kept.finished(path, study, measure)
+    except CannotRunError as error:
+        return about | {"note": f"failed: {error}", "failed": True}
 
 
 def finish(
@@ -136,7 +147,8 @@ def finish(
     packages: Sequence[str],
 ) -> None:
     """Write the table; exit with 1 if something failed or differed."""
-    output.write_table(rows, columns, path, title, note, packages)
+    shown = [with_errors(row) for row in rows]
+    output.write_table(shown, columns, path, title, note, packages)
     click.echo(f"the table: {path.with_suffix('.md')}")
     if any(row.get("failed") or row.get("identical") is False for row in rows):
         sys.exit(1)

@@ -7,8 +7,8 @@ in use of the device is what its driver says, ``memGetInfo``: the pool that is m
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -128,6 +128,7 @@ def train(**fields: Any) -> dict[str, Any]:
         without a plan. If the device was too small, only ``in_use`` and ``most`` of the steps that were run, and
         ``failed``, the error. If no schedule keeps to the budget, ``least``: the one that would do.
     """
+    enable_chainer()
     import cupy
 
     task, use = Task(**fields), Use()
@@ -160,7 +161,7 @@ def _train(task: Task, use: Use) -> dict[str, Any]:
     reserved: list[int] = []
     counts = [(0, 0)]  # requests, and those that were replayed, by the end of each step
     for _ in range(task.steps):
-        with _step(pool if marked else None):
+        with pool.step() if pool is not None and marked else nullcontext():
             work.step()
         if scheduled:
             work.scheduler.wait()
@@ -198,15 +199,6 @@ def _pool(task: Task, use: Use) -> Any:
     return pool
 
 
-@contextmanager
-def _step(pool: Any) -> Iterator[None]:
-    if pool is None:
-        yield
-    else:
-        with pool.step():
-            yield
-
-
 def _plan(pool: Any) -> dict[str, int]:
     try:
         placement = pool.plan().placement
@@ -216,5 +208,4 @@ def _plan(pool: Any) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    enable_chainer()
     answer(train, sys.argv[1])

@@ -20,10 +20,15 @@ def finished(path: Path, study: Mapping[str, Any], find: Callable[[], Row]) -> R
     row = known(path, study)
     if row is None:
         row = find()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(json.dumps({"study": study, "row": row}, indent=1).encode())
+        write_text(json.dumps({"study": study, "row": row}, indent=1), path)
     return row
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a file, atomically, and make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(text.encode())
 
 
 def known(path: Path, study: Mapping[str, Any]) -> Row | None:

@@ -7,28 +7,33 @@ import io
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
 
 from stowplan import __version__
 from stowplan.files import atomic_write
 
-from .kept import Row
+from .kept import Row, write_text
 
+ROOT = Path(__file__).resolve().parents[2]
 INK, GRID = "#1b2a34", "#dfe5e8"
 TINTS = ("#1f5f7a", "#4593a8", "#d98e2b", "#efbd74", "#8a6fa8", "#b7b7b7", "#c8402f")
 
 
 class Column(NamedTuple):
-    """A column of the Markdown table: its heading, the row's key, and how a value is written."""
+    """A column of the Markdown table: its heading, a row's key or what a row gives, and how that is written."""
 
     heading: str
-    key: str
+    key: str | Callable[[Row], Any]
     write: Callable[[Any], str] = str
 
 
@@ -57,6 +62,18 @@ def milliseconds(value: float) -> str:
     return f"{1e3 * value:,.2f}"
 
 
+out = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / "build" / "experiments",
+    help="Folder for cells, tables and pictures.  [default: build/experiments]",
+)
+"""The option of a command that writes files."""
+csv_path = click.option(
+    "--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write all rows to this file, too."
+)
+
+
 def write_table(
     rows: Sequence[Row],
     columns: Sequence[Column],
@@ -70,11 +87,6 @@ def write_table(
     A row with a ``note`` could not be run; the table shows the note in its last column. A device on which no row could
     be run gets one line instead of a table. The versions of `packages` stand above.
     """
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, keys, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
     lines = [f"# {title}", "", made_by(packages), "", *([note, ""] if note else [])]
     for device in dict.fromkeys(row["device"] for row in rows):
         mine = [row for row in rows if row["device"] == device]
@@ -82,25 +94,66 @@ def write_table(
         notes = {row.get("note") for row in mine}
         if len(notes) == 1 and None not in notes:
             lines += [f"{notes.pop()}: the same command fills this table where there is one.", ""]
-            continue
-        lines += ["| " + " | ".join(column.heading for column in columns) + " |", "|---" * len(columns) + "|"]
-        lines += ["| " + " | ".join(_cells(row, columns)) + " |" for row in mine]
-        lines.append("")
-    for suffix, content in ((".csv", text.getvalue()), (".md", "\n".join(lines))):
-        with atomic_write(path.with_suffix(suffix)) as file:
-            file.write(content.encode())
+        else:
+            lines += [*markdown(mine, columns), ""]
+    write_csv(rows, path.with_suffix(".csv"))
+    write_text("\n".join(lines), path.with_suffix(".md"))
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """Write all keys of all rows, atomically."""
+    text = io.StringIO()
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(text, keys, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(text.getvalue(), path)
+
+
+def fail(lines: Iterable[str]) -> None:
+    """Print what is wrong on standard error, and exit with 1, if there is anything."""
+    said = [f"{line}\n" for line in lines]
+    sys.stderr.writelines(said)
+    if said:
+        sys.exit(1)
+
+
+def show(path: Path) -> None:
+    """Print a table that has been written."""
+    Console().print(Markdown(path.with_suffix(".md").read_text(encoding="utf-8")))
+
+
+def print_matrices(rows: Sequence[Row], down: str, title: str, cell: Callable[[Row], str]) -> None:
+    """Print a table for each ``part`` of the rows: contestants across, and another key down, by name."""
+    for part in dict.fromkeys(row["part"] for row in rows):
+        here = [row for row in rows if row["part"] == part]
+        across = list(dict.fromkeys(row["contestant"] for row in here))
+        table = Table(down, *across, title=f"{part}: {title}")
+        for column in table.columns:
+            column.justify = "right"
+        for key in dict.fromkeys(row[down] for row in here):
+            cells = {row["contestant"]: cell(row) for row in here if row[down] == key}
+            table.add_row(f"{key:,}", *(cells.get(contestant, "") for contestant in across))
+        Console().print(table)
+
+
+def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
+    """Return the lines of a table."""
+    lines = ["| " + " | ".join(column.heading for column in columns) + " |", "|---" * len(columns) + "|"]
+    return lines + ["| " + " | ".join(_cells(row, columns)) + " |" for row in rows]
 
 
 def _cells(row: Row, columns: Sequence[Column]) -> list[str]:
-    cells = [column.write(row[column.key]) if row.get(column.key) is not None else "" for column in columns]
-    if "note" in row:
-        cells[-1] = row["note"]
-    return cells
+    found = [column.key(row) if callable(column.key) else row.get(column.key) for column in columns]
+    cells = ["" if one is None else column.write(one) for one, column in zip(found, columns, strict=True)]
+    return [*cells[:-1], row["note"]] if "note" in row else cells
 
 
 def made_by(packages: Sequence[str] = ("Chainer",)) -> str:
     """Return a line that names the command, the date, the machine and the versions, those of `packages` too."""
-    command = " ".join(["python -m", _module(), *sys.argv[1:]])
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    module = spec.name.removesuffix(".__main__") if spec is not None else "experiments"
+    command = " ".join(["python -m", module, *sys.argv[1:]])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = [f"stowplan {__version__}", *map(_with_version, packages), f"NumPy {np.__version__}"]
     return (
@@ -114,11 +167,6 @@ def _with_version(package: str) -> str:
         return f"{package} {metadata.version(package)}"
     except metadata.PackageNotFoundError:
         return f"without {package}"
-
-
-def _module() -> str:
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec.name.removesuffix(".__main__") if spec is not None else "experiments"
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -145,6 +193,7 @@ def save(figure: Any, path: Path) -> None:
     """Write a picture as ``path.png`` and ``path.svg``."""
     import matplotlib as mpl
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     # Text stays text, and names inside the file do not change from run to run.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "stowplan"}):
         for kind in ("png", "svg"):

@@ -11,14 +11,13 @@ the difference to be measured.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 
 from ..models import MODELS
+from .apart import answer
 from .data import Files, load
 from .medians import standard_error
 from .workload import Phase, Workload
@@ -40,6 +40,9 @@ SURE, CLEAR = 0.005, 5
 Context = Callable[[], AbstractContextManager[object]]
 """Makes the context that a step runs in."""
 Step = Callable[[], None]
+Turn = dict[str, float]
+"""Seconds of a step by contestant, in one round."""
+Take = Callable[[], Turn]
 
 
 @dataclass(frozen=True)
@@ -83,42 +86,54 @@ def is_clear(found: Sequence[float]) -> bool:
     return error <= SURE or bool(abs(np.median(found) - 1) >= CLEAR * error)
 
 
-def run(task: Task) -> list[dict[str, float]]:
+def rounds_until_clear(take: Take, most: int, seconds: float, other: str) -> list[Turn]:
+    """Take turns until it is clear how each contestant's seconds compare with the other's; return all rounds.
+
+    Parameters
+    ----------
+    take
+        Runs a round.
+    most, seconds
+        Most rounds, and the seconds after which no further round begins; `LEAST_ROUNDS` are run in any case.
+    other
+        The contestant that all are compared with.
+    """
+    turns: list[Turn] = []
+    until = time.perf_counter() + seconds
+    while len(turns) < LEAST_ROUNDS or (len(turns) < most and time.perf_counter() < until):
+        turns.append(take())
+        names = [name for name in turns[0] if name != other]
+        if len(turns) >= TRUSTED_ROUNDS and all(is_clear(ratios(turns, name, other)) for name in names):
+            break
+    return turns
+
+
+def interleaved(steps: Mapping[str, Step], seed: int, repeat: int) -> tuple[dict[str, Step], Take]:
+    """Return what runs a whole step of each, and what runs a round of them slice by slice."""
+    from .interleave import InterleavedStep, alternate
+
+    sliced = {name: InterleavedStep(step) for name, step in steps.items()}
+    rng = np.random.default_rng(seed)
+    return {name: step.run_step for name, step in sliced.items()}, partial(alternate, sliced, rng, repeat)
+
+
+def run(task: Task) -> list[Turn]:
     """Run a task; return for each round the seconds of a step, by allocator."""
-    gpu = task.device == "gpu"
+    gpu, seed = task.device == "gpu", task.files["seed"]
     ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
     work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), gpu)
     theirs = _within(other, work)
     theirs()
     steps = {OURS: _within(ours, work.twin()), task.other: theirs}
-    rng = np.random.default_rng(task.files["seed"])
     if gpu:
-        take = partial(_one_after_the_other, steps, rng)
+        take = partial(_one_after_the_other, steps, np.random.default_rng(seed), task.repeat)
     else:
-        from .interleave import InterleavedStep, alternate
-
-        interleaved = {name: InterleavedStep(step) for name, step in steps.items()}
-        steps = {name: step.run_step for name, step in interleaved.items()}
-        take = partial(alternate, interleaved, rng)
-
+        steps, take = interleaved(steps, seed, task.repeat)
     for step, count in zip(steps.values(), WARMUP, strict=True):
         for _ in range(count):
             step()
             ready()
-    turns: list[dict[str, float]] = []
-    until = time.perf_counter() + task.seconds
-
-    def enough() -> bool:
-        done = len(turns)
-        if done < LEAST_ROUNDS:
-            return False
-        if done >= task.rounds or time.perf_counter() > until:
-            return True
-        return done >= TRUSTED_ROUNDS and is_clear(ratios(turns, task.other))
-
-    while not enough():
-        turns.append(take(task.repeat))
-    return turns
+    return rounds_until_clear(take, task.rounds, task.seconds, task.other)
 
 
 def _within(context: Context, work: Workload) -> Step:
@@ -129,9 +144,7 @@ def _within(context: Context, work: Workload) -> Step:
     return step
 
 
-def _one_after_the_other(
-    steps: Mapping[str, Step], rng: np.random.Generator, repeat: int
-) -> dict[str, float]:
+def _one_after_the_other(steps: Mapping[str, Step], rng: np.random.Generator, repeat: int) -> Turn:
     """Run `repeat` steps of each, in random order; return the seconds of a step of each."""
     turn = {}
     for name in map(str, rng.permutation(list(steps))):
@@ -142,9 +155,9 @@ def _one_after_the_other(
     return turn
 
 
-def ratios(turns: Sequence[dict[str, float]], other: str) -> list[float]:
-    """Return the pool's seconds over the other's, for each round."""
-    return [turn[OURS] / turn[other] for turn in turns]
+def ratios(turns: Sequence[Turn], one: str, other: str) -> list[float]:
+    """Return one contestant's seconds over another's, for each round."""
+    return [turn[one] / turn[other] for turn in turns]
 
 
 def _on_the_host(_: str) -> tuple[Context, Callable[[], object], Context]:
@@ -176,13 +189,11 @@ def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
     return ours, pool.wait, lambda: cuda.using_allocator(other.malloc)
 
 
-def main(argument: str) -> None:
-    """Run the task of the command line and print its rounds."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that nothing else that is printed reaches the answer
+def perform(**fields: Any) -> list[Turn]:
+    """Run a `Task` of these fields."""
     enable_chainer()
-    print(json.dumps(run(Task(**json.loads(argument)))), file=answers, flush=True)
+    return run(Task(**fields))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    answer(perform, sys.argv[1])

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .apart import ONE_THREAD
 from .runner import ROOT, CannotRunError
 
 __all__ = ["launch", "require_mpi", "run_ranks"]
 
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MORE_RANKS_THAN_CORES = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # and 5
@@ -59,11 +59,10 @@ def launch(count: int, program: Sequence[str], seconds: float) -> tuple[int, str
         They took longer than `seconds`; with what they printed.
     """
     command = [require_mpi(), "-n", str(count), "--bind-to", "none", *program]
-    threads = dict.fromkeys(_THREADS, "1")
     search = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
     process = subprocess.Popen(
         command,
-        env=os.environ | _MORE_RANKS_THAN_CORES | threads | search,
+        env=os.environ | _MORE_RANKS_THAN_CORES | ONE_THREAD | search,
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

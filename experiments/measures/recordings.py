@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,12 +21,12 @@ from stowplan import NumpyRecorder, Profile
 from stowplan.errors import ProfileError
 from stowplan.prediction import fit_steps
 
-from .runner import CannotRunError, Cell, Runner, available_bytes
+from .runner import CannotRunError, Cell, Row, Runner, available_bytes
 from .workload import Workload
 
 SMALL = (2, 4)
 LEAST = 512
-WARMUP, MOST_STEPS = 1, 6
+WARMUP, MOST_STEPS = 1, 12
 """Steps before the first recorded one; most steps to wait for two equal ones in a row."""
 
 
@@ -87,14 +86,14 @@ def step_of(runner: Runner, cell: Cell) -> Step:
         return Step(without_small(recording.profile), recording.retained, True, predicted)
     if predicted is None:
         raise CannotRunError("too large to be recorded here, and not predicted by small batches")
-    return Step(predicted, recorded(runner, _with_batch(cell, SMALL[0])).retained, False, predicted)
+    return Step(predicted, recorded(runner, replace(cell, batch=SMALL[0])).retained, False, predicted)
 
 
 def predict(runner: Runner, cell: Cell) -> Profile | None:
     """Predict a cell's step from small batches; None if their steps are of different kinds."""
     try:
         model = fit_steps(
-            [({"batch": batch}, recorded(runner, _with_batch(cell, batch)).profile) for batch in SMALL]
+            [({"batch": batch}, recorded(runner, replace(cell, batch=batch)).profile) for batch in SMALL]
         )
         return without_small(model.profile({"batch": cell.batch}))
     except ProfileError:
@@ -117,23 +116,23 @@ def expected(runner: Runner, cell: Cell) -> tuple[float, int]:
     if cell.phase == "inference":
         found = recorded(runner, cell)
         return found.seconds, found.retained + found.profile.planned_peak
-    small = [recorded(runner, _with_batch(cell, batch)) for batch in SMALL]
+    small = [recorded(runner, replace(cell, batch=batch)) for batch in SMALL]
     seconds = _affine([one.seconds for one in small], cell.batch)
     return seconds, int(_affine([one.retained + one.profile.planned_peak for one in small], cell.batch))
 
 
 def recorded(runner: Runner, cell: Cell) -> Recording:
     """Record a cell's step, or read the recording kept."""
-    path = runner.out / "recordings" / f"{cell.name}.npz"
 
-    def record() -> dict[str, Any]:
-        found = _record(Workload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu"), cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found.profile.save(path)
-        return {"retained": found.retained, "seconds": found.seconds}
+    def record_cell() -> tuple[Profile, Row]:
+        work = Workload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu")
+        for _ in range(WARMUP):
+            work.step()
+        profile, seconds = record(work)
+        return profile, {"retained": work.retained_bytes, "seconds": seconds}
 
-    about = runner.finished(f"recordings/{cell.name}", record)
-    return Recording(Profile.load(path), about["retained"], about["seconds"])
+    path, about = runner.saved(f"recordings/{cell.name}", record_cell)
+    return Recording(Profile.load(path), **about)
 
 
 def without_small(profile: Profile) -> Profile:
@@ -148,27 +147,27 @@ def without_small(profile: Profile) -> Profile:
     )
 
 
-def _record(workload: Workload, cell: Cell) -> Recording:
-    for _ in range(WARMUP):
-        workload.step()
+def record(work: Workload) -> tuple[Profile, float]:
+    """Record steps until one is equal to the one before it; return its profile, and the seconds of the fastest.
+
+    Raises
+    ------
+    CannotRunError
+        None was.
+    """
     seconds = []
-    recorder = NumpyRecorder() if cell.device == "cpu" else stowplan.CupyRecorder()  # which imports CuPy
+    recorder = stowplan.CupyRecorder() if work.on_device else NumpyRecorder()  # CuPy's imports CuPy
     with recorder:
         for _ in range(MOST_STEPS):
             began = time.perf_counter()
             with recorder.step():
-                workload.step()
+                work.step()
             seconds.append(time.perf_counter() - began)
             try:
-                profile = recorder.profile()
+                return recorder.profile(), min(seconds)
             except ProfileError:
                 continue  # no two equal steps yet
-            return Recording(profile, workload.retained_bytes, min(seconds))
     raise CannotRunError(f"no step of {MOST_STEPS} was equal to the one before it")
-
-
-def _with_batch(cell: Cell, batch: int) -> Cell:
-    return Cell(cell.device, cell.model, cell.phase, batch)
 
 
 def _affine(at_small: Sequence[float], batch: int) -> float:

@@ -13,7 +13,6 @@ next command.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stowplan.compat import enable_chainer
 from stowplan.errors import StowplanError
+from stowplan.prediction import available
 
 from ..models import MODELS, Model
-from . import data, kept
+from . import data, kept, output
+from .apart import CannotRunError
 from .kept import Row
 from .workload import PHASES, Phase
 
@@ -40,8 +41,9 @@ SIMULATED_NAMES = ("simulated", "simhip")
 """What the names of simulated devices begin with."""
 
 
-class CannotRunError(Exception):
-    """A cell cannot be run on this machine; the message says why."""
+NETWORK, BATCH = output.Column("network", "model"), output.Column("batch", "batch")
+CELL = (NETWORK, output.Column("phase", "phase"), BATCH)
+RECORDED = output.Column("", "recorded", lambda recorded: "" if recorded else "predicted")
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,7 @@ class Runner:
     def run(self, figure: str, measure: Callable[[Cell], Row], *smaller: int, **options: Any) -> list[Row]:
         """Run the cells of a figure that are not finished for these `options`; return the rows of all."""
         rows = []
-        columns = (
-            TextColumn("{task.description:<44}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as progress:
+        with progress_bar() as progress:
             cells = list(self.cells(*smaller))
             bar = progress.add_task(figure, total=len(cells))
             for cell in cells:
@@ -137,32 +133,45 @@ class Runner:
         """Return the row kept under this name for the same files and `options`, or find it and keep it."""
         return kept.finished(self.out / f"{name}.json", {**self.files, **options}, find)
 
+    def saved(self, name: str, make: Callable[[], tuple[Any, Row]]) -> tuple[Path, Row]:
+        """Return the archive kept under this name and the row beside it, or make and save both."""
+        path = self.out / f"{name}.npz"
+
+        def find() -> Row:
+            found, row = make()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found.save(path)
+            return row
+
+        return path, self.finished(name, find)
+
     def known(self, name: str, **options: Any) -> Row | None:
         """Return the row kept under this name for the same files and `options`; None if there is none."""
         return kept.known(self.out / f"{name}.json", {**self.files, **options})
 
 
+def progress_bar() -> Progress:
+    """Return a display of tasks on standard error."""
+    columns = (TextColumn("{task.description:<60}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
+
+
 def has_gpu() -> bool:
-    """Whether Chainer can run on a CUDA device."""
-    from chainer.backends import cuda
-
+    """Whether CuPy is there, and a device."""
     try:
-        return bool(cuda.available) and cuda.cupy.cuda.runtime.getDeviceCount() > 0
-    except cuda.cupy.cuda.runtime.CUDARuntimeError:
+        from cupy.cuda import runtime
+
+        return bool(runtime.getDeviceCount() > 0)
+    except (ImportError, RuntimeError):
         return False
-
-
-def device_name() -> str:
-    """Return the name of CuPy's current device."""
-    import cupy
-
-    device = cupy.cuda.runtime.getDevice()
-    return str(cupy.cuda.runtime.getDeviceProperties(device)["name"].decode())
 
 
 def is_simulated() -> bool:
     """Whether CuPy's current device is the simulated one: bytes are exact there, times say nothing."""
-    return device_name().startswith(SIMULATED_NAMES)
+    from cupy.cuda import runtime
+
+    name: str = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+    return name.startswith(SIMULATED_NAMES)
 
 
 def title_of(device: str) -> str:
@@ -176,13 +185,7 @@ def available_bytes(device: str) -> int:
         import cupy
 
         return int(cupy.cuda.runtime.memGetInfo()[0])
-    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        try:
-            with open("/proc/meminfo", encoding="ascii") as file:
-                return next(1024 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
-        except (OSError, StopIteration):
-            return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return 2**62
+    return available()[0]
 
 
 _OPTIONS = (
@@ -201,12 +204,7 @@ _OPTIONS = (
     click.option("--source", type=click.Path(), help="Sentences, one on each line (UTF-8) ..."),
     click.option("--target", type=click.Path(), help="... and their translations."),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True),
-    click.option(
-        "--out",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=ROOT / "build" / "experiments",
-        help="Folder for cells, tables and pictures.  [default: build/experiments]",
-    ),
+    output.out,
 )
 
 
@@ -223,50 +221,38 @@ def command(
         Networks to choose from.
     """
     choice = click.Choice([*models])
-    which = click.option("--model", "models", multiple=True, type=choice, help="Only this one; repeatable.")
+    which = click.option("--model", "chosen", multiple=True, type=choice, help="Only this one; repeatable.")
 
     def decorate(figure: Callable[..., None]) -> click.Command:
         @functools.wraps(figure)
-        def run(quick: bool, **options: Any) -> None:
-            if options["limit"] is None:
-                options["limit"] = quick_limit if quick else limit
-            more = {name: value for name, value in options.items() if name not in _NAMES}
-            options["models"] = tuple(models[name] for name in options["models"] or models)
-            figure(_runner(quick=quick, **{name: options[name] for name in _NAMES}), **more)
+        def run(
+            quick: bool,
+            limit: float | None,
+            chosen: tuple[str, ...],
+            phases: tuple[Phase, ...],
+            devices: tuple[str, ...],
+            batches: tuple[int, ...],
+            out: Path,
+            **options: Any,
+        ) -> None:
+            seconds = limit if limit is not None else quick_limit if quick else default
+            networks = tuple(models[name] for name in chosen or models)
+            files = data.Files(**{name: options.pop(name) for name in ("images", "source", "target", "seed")})  # type: ignore[typeddict-item]
+            try:  # before any long work
+                loaded = data.load(**files)
+                enable_chainer()
+                _refuse_what_cannot_fit(networks, batches)
+            except (StowplanError, OSError) as error:
+                raise click.UsageError(str(error)) from error
+            of = networks, phases or PHASES, devices or DEVICES, batches
+            figure(Runner(*of, quick, seconds, files, loaded, out), **options)
 
+        default = limit
         for option in reversed((which, *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 
     return decorate
-
-
-_NAMES = ("models", "phases", "devices", "batches", "limit", "images", "source", "target", "seed", "out")
-
-
-def _runner(
-    models: tuple[Model, ...],
-    phases: tuple[Phase, ...],
-    devices: tuple[str, ...],
-    batches: tuple[int, ...],
-    quick: bool,
-    limit: float,
-    images: str | None,
-    source: str | None,
-    target: str | None,
-    seed: int,
-    out: Path,
-) -> Runner:
-    """Check all options before any long work."""
-    try:
-        files = data.Files(images=images, source=source, target=target, seed=seed)
-        loaded = data.load(**files)
-        enable_chainer()
-        _refuse_what_cannot_fit(models, batches)
-        out.mkdir(parents=True, exist_ok=True)
-    except (StowplanError, OSError) as error:
-        raise click.UsageError(str(error)) from error
-    return Runner(models, phases or PHASES, devices or DEVICES, batches, quick, limit, files, loaded, out)
 
 
 def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:

@@ -1,7 +1,6 @@
 """Measure a network's scheduled steps beside Chainer's own: a process of `experiments.schedule`.
 
-The command line has one argument, a JSON object of the fields of a `Task` and the name of a function in `RUN`; the
-output is what that function returns. As in `paired_timing` the contestants share the parameters and take turns within
+It calls a function of `RUN`. As in `paired_timing` the contestants share the parameters and take turns within
 a step; each has its own gradients and optimizer's state::
 
     Chainer        the step as it is
@@ -15,8 +14,6 @@ After the turns one step is recorded for its live peak: a scheduled one if there
 from __future__ import annotations
 
 import hashlib
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,16 +21,15 @@ from typing import Any
 
 import numpy as np
 
-import stowplan
-from stowplan import CupyPool, NumpyPool, NumpyRecorder, Profile
+from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
-from stowplan.errors import BudgetError, ProfileError
+from stowplan.errors import BudgetError
 
 from ..models import MODELS, Model
-from .apart import answer
 from .data import Data, Files, load
-from .paired_timing import LEAST_ROUNDS, TRUSTED_ROUNDS, is_clear
-from .recordings import without_small
+from .paired_timing import LEAST_ROUNDS, Turn, interleaved, rounds_until_clear
+from .recordings import record, without_small
+from .runner import CannotRunError
 from .workload import Phase, Workload
 
 CHAINER, LEAN, POOLED, SCHEDULED = "Chainer", "lean", "lean, pool", "scheduled"
@@ -43,13 +39,9 @@ STEPS = 10
 WARMUP = 2
 """Steps of each contestant before the first round."""
 MOST_STEPS = 12
-"""Most steps to wait until one is scheduled, served by the pool, or equal to the one before it."""
+"""Most steps to wait until one is scheduled, or served by the pool."""
 ATTEMPTS, SLACK = 4, 1.005
 """A budget below the least found is raised to `SLACK` times that least: the next recording may need a little more."""
-
-
-class CannotScheduleError(Exception):
-    """The steps of a network cannot be run under a schedule; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +131,9 @@ class ScheduledWorkload(Workload):
 
     def fingerprint(self) -> str:
         """Return a digest of parameters, statistics, the optimizer's state, and where the random stream stands."""
-        from chainer.serializers import DictionarySerializer
-
         digest = hashlib.sha256()
-        for target in (self._network, self._optimizer):
-            serializer = DictionarySerializer()
-            serializer.save(target)
-            for name in sorted(serializer.target):
-                value = serializer.target[name]
-                if value is not None:
-                    digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        for name, value in self._serialized():
+            digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
         stream = np.random.get_state(legacy=False)  # noqa: NPY002 (Chainer draws from it)
         digest.update(stream["state"]["key"].tobytes() + str(stream["state"]["pos"]).encode())
         return digest.hexdigest()
@@ -174,7 +159,7 @@ def within_reach(
             return run(budget + retained), budget + retained
         except BudgetError as error:
             budget = int(SLACK * (error.least - retained)) + 1
-    raise CannotScheduleError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
+    raise CannotRunError(f"no schedule kept to {budget:,} bytes, a little more than the least found")
 
 
 def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
@@ -186,21 +171,7 @@ def _scheduled(work: ScheduledWorkload, budget: int) -> ScheduledWorkload:
         twin.scheduler.wait()
         if twin.scheduler.stats.scheduled:
             return twin
-    raise CannotScheduleError(f"none of {MOST_STEPS} steps could follow a schedule")
-
-
-def record(work: Workload) -> Profile:
-    """Record a step, without the blocks that `recordings` leaves out."""
-    recorder = stowplan.CupyRecorder() if work.on_device else NumpyRecorder()  # CuPy's imports CuPy
-    with recorder:
-        for _ in range(MOST_STEPS):
-            with recorder.step():
-                work.step()
-            try:
-                return without_small(recorder.profile())
-            except ProfileError:
-                continue  # no two equal steps yet
-    raise CannotScheduleError(f"no step of {MOST_STEPS} was equal to the one before it")
+    raise CannotRunError(f"none of {MOST_STEPS} steps could follow a schedule")
 
 
 def take_turns(task: Task) -> dict[str, Any]:
@@ -236,8 +207,7 @@ def take_turns(task: Task) -> dict[str, Any]:
         found["budget"] = whole - last.scheduler.stats.retained_bytes
         contestants[SCHEDULED] = last
     found["turns"] = [] if work.on_device else _turns(task, contestants)
-    profile = record(last)
-    found["peak"] = profile.planned_peak
+    found["peak"] = without_small(record(last)[0]).planned_peak
     if task.budget is None:
         found["arena"] = pool.plan().arena_bytes
     else:
@@ -245,31 +215,13 @@ def take_turns(task: Task) -> dict[str, Any]:
     return found
 
 
-def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[dict[str, float]]:
-    from .interleave import InterleavedStep, alternate
-
-    steps = {name: InterleavedStep(contestant.step) for name, contestant in contestants.items()}
-    for _ in range(WARMUP):
-        for step in steps.values():
-            step.run_step()
-    rng = np.random.default_rng(task.files["seed"])
-    return _rounds(task, lambda: alternate(steps, rng, 1))
-
-
-def _rounds(task: Task, take: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
-    turns: list[dict[str, float]] = []
-    until = time.perf_counter() + task.seconds
-    while len(turns) < LEAST_ROUNDS or (len(turns) < task.rounds and time.perf_counter() < until):
-        turns.append(take())
-        others = [name for name in turns[0] if name != CHAINER]
-        if len(turns) >= TRUSTED_ROUNDS and all(is_clear(over_chainer(turns, name)) for name in others):
-            break
-    return turns
-
-
-def over_chainer(turns: list[dict[str, float]], name: str) -> list[float]:
-    """Return a contestant's seconds over Chainer's, for each round."""
-    return [turn[name] / turn[CHAINER] for turn in turns]
+def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[Turn]:
+    own = {name: contestant.step for name, contestant in contestants.items()}
+    steps, take = interleaved(own, task.files["seed"], 1)
+    for step in steps.values():
+        for _ in range(WARMUP):
+            step()
+    return rounds_until_clear(take, task.rounds, task.seconds, CHAINER)
 
 
 def _said(work: ScheduledWorkload) -> dict[str, Any]:
@@ -326,9 +278,5 @@ RUN: dict[str, Callable[[Task], dict[str, Any]]] = {"turns": take_turns, "bits":
 
 def perform(run: str, **fields: Any) -> dict[str, Any]:
     """Call a function of `RUN` with a `Task` of these fields."""
-    return RUN[run](Task(**fields))
-
-
-if __name__ == "__main__":
     enable_chainer()
-    answer(perform, sys.argv[1])
+    return RUN[run](Task(**fields))

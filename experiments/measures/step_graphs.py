@@ -12,9 +12,9 @@ from stowplan.errors import GraphError, ProfileError
 from stowplan.prediction import fit_graphs, fit_steps
 from stowplan.scheduling import StepGraph, solve
 
-from .recordings import SMALL, affordable
+from .recordings import SMALL, affordable, record, without_small
 from .runner import CannotRunError, Cell, Row, Runner
-from .scheduled_steps import CannotScheduleError, ScheduledWorkload, record
+from .scheduled_steps import ScheduledWorkload
 
 POINTS = 12
 """Number of points of a curve."""
@@ -26,36 +26,25 @@ GRAPH_STEPS = 8
 
 def recorded_graph(runner: Runner, cell: Cell) -> StepGraph:
     """Record a cell's step graph, or read the one kept."""
-    path = runner.out / "schedule" / "graphs" / f"{cell.name}.npz"
 
-    def find() -> Row:
-        graph: StepGraph = _workload(runner, cell).record_graph()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        graph.save(path)
-        return {"operators": len(graph)}
+    def record_cell() -> tuple[StepGraph, Row]:
+        graph = _workload(runner, cell).record_graph()
+        return graph, {"operators": len(graph)}
 
-    runner.finished(f"schedule/graphs/{cell.name}", find)
-    return StepGraph.load(path)
+    return StepGraph.load(runner.saved(f"schedule/graphs/{cell.name}", record_cell)[0])
 
 
 def recorded_profile(runner: Runner, cell: Cell) -> Profile:
     """Record a cell's lean step, or read the recording kept."""
-    path = runner.out / "schedule" / "lean" / f"{cell.name}.npz"
 
-    def find() -> Row:
+    def record_cell() -> tuple[Profile, Row]:
         work = _workload(runner, cell)
         work.schedule()
         work.step()
-        try:
-            profile = record(work)
-        except CannotScheduleError as error:
-            raise CannotRunError(str(error)) from None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        profile.save(path)
-        return {"blocks": len(profile)}
+        profile = without_small(record(work)[0])
+        return profile, {"blocks": len(profile)}
 
-    runner.finished(f"schedule/lean/{cell.name}", find)
-    return Profile.load(path)
+    return Profile.load(runner.saved(f"schedule/lean/{cell.name}", record_cell)[0])
 
 
 def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:

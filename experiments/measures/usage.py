@@ -15,6 +15,12 @@ import os
 import sys
 
 
+def of_this_process(key: str) -> int:
+    """Return a value of /proc/self/status, in bytes."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return 1024 * int(next(line for line in file if line.startswith(key)).split()[1])
+
+
 def main(result: str, *command: str) -> None:
     """Run the command to its end."""
     pid = os.posix_spawnp(command[0], command, os.environ)

@@ -7,7 +7,8 @@ gradients of the step before, runs backward, drops the loss, and updates.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -88,13 +89,20 @@ class Workload:
         return (large + -(-small // page)) * page
 
     def _retained(self) -> list[int]:
+        return [np.asarray(value).nbytes for _, value in self._serialized()]
+
+    def _serialized(self) -> Iterator[tuple[str, Any]]:
+        """Yield parameters and statistics, then the optimizer's state, by name."""
         from chainer.serializers import DictionarySerializer
 
-        serializer = DictionarySerializer()
-        serializer.save(self._network)
-        if self._optimizer is not None:
-            serializer.save(self._optimizer)
-        return [np.asarray(value).nbytes for value in serializer.target.values() if value is not None]
+        for target in (self._network, self._optimizer):
+            if target is None:
+                continue
+            serializer = DictionarySerializer()
+            serializer.save(target)
+            for name, value in sorted(serializer.target.items(), key=itemgetter(0)):
+                if value is not None:
+                    yield name, value
 
     def _set_up(self) -> None:
         import chainer

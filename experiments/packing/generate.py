@@ -2,14 +2,11 @@
 
 Blocks arrive one by one. Sizes are ``512 round(2^U(0, 14))`` bytes, so that they spread over four orders of
 magnitude; lifetimes are exponential, so that about ``live`` blocks are alive at a time. The logical clock
-numbers the events::
-
-    python experiments/packing/generate.py 1000000 --live 100 --output million.csv
+numbers the events.
 """
 
 from __future__ import annotations
 
-import click
 import numpy as np
 
 from stowplan.packing import Problem
@@ -34,17 +31,3 @@ def generate(n: int, live: float, seed: int = 0) -> Problem:
     clock = np.empty(2 * n, dtype=np.int64)
     clock[np.argsort(np.concatenate([arrival, departure]), kind="stable")] = np.arange(2 * n)
     return Problem(size, clock[:n], clock[n:])
-
-
-@click.command(help=__doc__.split("\n", maxsplit=1)[0] if __doc__ else None)
-@click.argument("n", type=click.IntRange(min=1))
-@click.option("--live", default=100.0, show_default=True, help="Blocks alive at a time, about.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--output", type=click.Path(dir_okay=False), required=True, help="A minimalloc CSV.")
-def main(n: int, live: float, seed: int, output: str) -> None:
-    """Write one problem."""
-    generate(n, live, seed).to_csv(output)
-
-
-if __name__ == "__main__":
-    main()

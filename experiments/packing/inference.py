@@ -58,6 +58,9 @@ class Log:
         return Problem(size, start, [self.clock if tick < 0 else tick for tick in end])
 
 
+Function = Callable[[Tensor], Tensor]
+
+
 class Net:
     """Chainer's functions, as requests. Each reads its argument and leaves it alive."""
 
@@ -66,12 +69,16 @@ class Net:
         self.image = self.log.allocate(3, side, side)
         self.label = self.log.allocate(1, item=4)
 
-    def convolution(self, x: Tensor, channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Tensor:
+    def convolution(self, channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Function:
         """Allocate the result, then a workspace for as long as the convolution runs."""
-        side = (x.shape[1] + 2 * pad - kernel) // stride + 1
-        y = self.log.allocate(channels, side, side)
-        self.log.free(self.log.allocate(WORKSPACE, item=1))
-        return y
+
+        def apply(x: Tensor) -> Tensor:
+            side = (x.shape[1] + 2 * pad - kernel) // stride + 1
+            y = self.log.allocate(channels, side, side)
+            self.log.free(self.log.allocate(WORKSPACE, item=1))
+            return y
+
+        return apply
 
     def elementwise(self, x: Tensor) -> Tensor:
         """ReLU, softmax and the like: a result of the same shape."""
@@ -83,17 +90,21 @@ class Net:
         self.log.free(unit_scale, scale)
         return y
 
-    def pooling(self, x: Tensor, kernel: int, stride: int, pad: int = 0, cover_all: bool = True) -> Tensor:
+    def pooling(self, kernel: int, stride: int, pad: int = 0, cover_all: bool = True) -> Function:
         """Max and average pooling; Chainer's max pooling covers all pixels."""
-        channels, side, _ = x.shape
-        reach = side + 2 * pad - kernel + (stride - 1 if cover_all else 0)
-        return self.log.allocate(channels, reach // stride + 1, reach // stride + 1)
 
-    def linear(self, x: Tensor, width: int) -> Tensor:
+        def apply(x: Tensor) -> Tensor:
+            channels, side, _ = x.shape
+            reach = side + 2 * pad - kernel + (stride - 1 if cover_all else 0)
+            return self.log.allocate(channels, reach // stride + 1, reach // stride + 1)
+
+        return apply
+
+    def linear(self, width: int) -> Function:
         """Matrix product."""
-        return self.log.allocate(width)
+        return lambda x: self.log.allocate(width)
 
-    def chain(self, x: Tensor, *functions: Callable[[Tensor], Tensor]) -> Tensor:
+    def chain(self, x: Tensor, *functions: Function) -> Tensor:
         """Apply one function after another, freeing what lies between; the argument stays."""
         h = x
         for function in functions:
@@ -103,7 +114,7 @@ class Net:
             h = y
         return h
 
-    def step(self, h: Tensor, *functions: Callable[[Tensor], Tensor]) -> Tensor:
+    def step(self, h: Tensor, *functions: Function) -> Tensor:
         """``h = f(h)``: apply the functions and free the argument, unless it is the image."""
         y = self.chain(h, *functions)
         if h is not self.image:
@@ -114,23 +125,15 @@ class Net:
 def alexnet() -> Problem:
     """Krizhevsky et al. 2012 as in Chainer's ImageNet example: one column, 227 pixels, 1000 classes."""
     net = Net(227)
-
-    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
-        return lambda x: net.convolution(x, channels, kernel, stride, pad)
-
-    def pool(x: Tensor) -> Tensor:
-        return net.pooling(x, 3, 2)
-
-    relu, lrn = net.elementwise, net.normalization
+    conv, pool, relu, lrn = net.convolution, net.pooling(3, 2), net.elementwise, net.normalization
     h = net.step(net.image, conv(96, 11, stride=4), relu, lrn, pool)
     h = net.step(h, conv(256, 5, pad=2), relu, lrn, pool)
     h = net.step(h, conv(384, 3, pad=1), relu)
     h = net.step(h, conv(384, 3, pad=1), relu)
     h = net.step(h, conv(256, 3, pad=1), relu, pool)
     # Dropout does nothing at inference.
-    h = net.step(h, lambda x: net.linear(x, 4096), relu)
-    h = net.step(h, lambda x: net.linear(x, 4096), relu)
-    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    for width in (4096, 4096, 1000):
+        h = net.step(h, net.linear(width), net.elementwise)
     return net.log.problem()
 
 
@@ -151,14 +154,9 @@ INCEPTIONS = {
 def googlenet() -> Problem:
     """Szegedy et al. 2014, table 1, without the auxiliary classifiers: 224 pixels, 1000 classes."""
     net = Net(224)
+    conv, pool, relu, lrn = net.convolution, net.pooling(3, 2), net.elementwise, net.normalization
 
-    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
-        return lambda x: net.convolution(x, channels, kernel, stride, pad)
-
-    def pool(x: Tensor) -> Tensor:
-        return net.pooling(x, 3, 2)
-
-    def inception(name: str) -> Callable[[Tensor], Tensor]:
+    def inception(name: str) -> Function:
         one, reduce3, three, reduce5, five, pooled = INCEPTIONS[name]
 
         def module(x: Tensor) -> Tensor:
@@ -166,7 +164,7 @@ def googlenet() -> Problem:
                 net.chain(x, conv(one, 1)),
                 net.chain(x, conv(reduce3, 1), relu, conv(three, 3, pad=1)),
                 net.chain(x, conv(reduce5, 1), relu, conv(five, 5, pad=2)),
-                net.chain(x, lambda h: net.pooling(h, 3, 1, pad=1), conv(pooled, 1)),
+                net.chain(x, net.pooling(3, 1, pad=1), conv(pooled, 1)),
             ]
             side = x.shape[1]
             joined = net.log.allocate(sum(b.shape[0] for b in branches), side, side)
@@ -177,7 +175,6 @@ def googlenet() -> Problem:
 
         return module
 
-    relu, lrn = net.elementwise, net.normalization
     h = net.step(net.image, conv(64, 7, stride=2, pad=3), relu, pool, lrn)
     h = net.step(h, conv(64, 1), relu)
     h = net.step(h, conv(192, 3, pad=1), relu, lrn, pool)
@@ -185,8 +182,8 @@ def googlenet() -> Problem:
         h = net.step(h, inception(name))
         if name in ("3b", "4e"):
             h = net.step(h, pool)
-    h = net.step(h, lambda x: net.pooling(x, 7, 1, cover_all=False))
-    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    h = net.step(h, net.pooling(7, 1, cover_all=False))
+    net.step(h, net.linear(1000), net.elementwise)
     return net.log.problem()
 
 
@@ -194,10 +191,9 @@ def resnet50() -> Problem:
     """He et al. 2015 as in Chainer's ImageNet example: 224 pixels, 1000 classes."""
     net = Net(224)
 
-    def conv(channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Callable[[Tensor], Tensor]:
-        return lambda x: net.convolution(x, channels, kernel, stride, pad)
+    conv, relu, norm = net.convolution, net.elementwise, net.elementwise
 
-    def bottleneck(channels: int, stride: int, widens: bool) -> Callable[[Tensor], Tensor]:
+    def bottleneck(channels: int, stride: int, widens: bool) -> Function:
         def block(x: Tensor) -> Tensor:
             branch = (
                 *(conv(channels, 1, stride), norm, relu),
@@ -214,13 +210,12 @@ def resnet50() -> Problem:
 
         return block
 
-    relu = norm = net.elementwise
-    h = net.step(net.image, conv(64, 7, stride=2, pad=3), norm, relu, lambda x: net.pooling(x, 3, 2))
+    h = net.step(net.image, conv(64, 7, stride=2, pad=3), norm, relu, net.pooling(3, 2))
     for stage, count in enumerate((3, 4, 6, 3)):
         for k in range(count):
             h = net.step(h, bottleneck(64 << stage, 2 if stage and k == 0 else 1, k == 0))
-    h = net.step(h, lambda x: net.pooling(x, 7, 1, cover_all=False))
-    net.step(h, lambda x: net.linear(x, 1000), net.elementwise)
+    h = net.step(h, net.pooling(7, 1, cover_all=False))
+    net.step(h, net.linear(1000), net.elementwise)
     return net.log.problem()
 
 

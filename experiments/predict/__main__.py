@@ -9,9 +9,6 @@ is more than 1 % low and does not say so.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,7 +22,10 @@ import stowplan
 from stowplan.prediction import available
 
 from ..measures import output
+from ..measures.apart import ONE_THREAD, ask
 from ..measures.kept import Row
+from ..measures.runner import CannotRunError
+from ..measures.usage import of_this_process
 from .catalogue import CASES, Case, arrays
 
 SECONDS, QUICK = 90, 6
@@ -47,11 +47,12 @@ def measure(case: Case, far: bool = False) -> Row:
     found = prediction.peak(**at)
     least = max(prediction.model.least_bytes, 1)
     given = arrays(case, [at[name] for name in names], 1)
-    before = _resident("5")
+    Path("/proc/self/clear_refs").write_text("5")  # the largest is what is resident now
+    before = of_this_process("VmRSS")
     recorder = stowplan.NumpyRecorder(threads=True)
     with recorder:  # and no step, whose record would count as the function's
         result = case.function(*given)
-    after = _resident()
+    after = of_this_process("VmHWM")
     measured = recorder.program().live_peak
     del result
     return {
@@ -86,38 +87,22 @@ def farther(case: Case, prediction: Any) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _resident(reset: str = "") -> int:
-    """Return the peak of the resident set, or reset it and return what is resident now; in bytes."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text(reset)
-    key = "VmRSS" if reset else "VmHWM"
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(key)).split()[1])
-
-
 def row_of(case: Case) -> Row:
     """Return the row of a case, from a process of its own."""
     about: Row = {"device": "cpu", "function": case.name, "trap": case.trap}
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "experiments.predict", "--one", case.name]
     note = ""
-    for how in (["--far"], []):  # what takes too long at a thousand times the learnt size is measured nearer
+    for far in (True, False):  # what takes too long at a thousand times the learnt size is measured nearer
+        asked = {"name": case.name, "far": far}
         try:
-            done = subprocess.run(
-                [*command, *how],
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-                env=os.environ | threads,
-            )
-        except subprocess.TimeoutExpired:
-            note = f"more than {SECONDS} s"
-            continue
-        if not done.returncode:
-            return about | dict(json.loads(done.stdout.splitlines()[-1]))
-        note = (done.stderr.strip().splitlines() or ["no message"])[-1][:160]
+            return about | ask("experiments.predict.__main__:measure_named", asked, ONE_THREAD, SECONDS)
+        except CannotRunError as why:
+            note = str(why)[:160]
     return about | {"at": " ".join(map(str, case.at.values())), "note": note}
+
+
+def measure_named(name: str, far: bool) -> Row:
+    """Measure a case of `CASES`."""
+    return measure(next(case for case in CASES if case.name == name), far)
 
 
 def verdict(row: Row) -> str:
@@ -169,26 +154,14 @@ def summary(rows: list[Row]) -> str:
 
 @click.command()
 @click.option("--quick", is_flag=True, help=f"The first {QUICK} functions and traps alone.")
-@click.option("--one", hidden=True, type=click.Choice([case.name for case in CASES]))
-@click.option("--far", is_flag=True, hidden=True)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    show_default=True,
-    help="Folder of the files.",
-)
-def main(quick: bool, one: str | None, far: bool, out: Path) -> None:
+@output.out
+def main(quick: bool, out: Path) -> None:
     """Predict the peaks of functions of arrays, and measure them."""
-    if one is not None:
-        click.echo(json.dumps(measure(next(case for case in CASES if case.name == one), far)))
-        return
     cases = [*CASES[:QUICK], *CASES[-QUICK:]] if quick else CASES
     rows: list[Row] = []
     for case in track(cases, console=Console(stderr=True), description="functions"):
         row: dict[str, Any] = row_of(case)
         rows.append(row | ({} if "note" in row else {"verdict": verdict(row)}))
-    out.mkdir(parents=True, exist_ok=True)
     text = summary(rows)
     packages = ("SciPy", "scikit-image", "scikit-learn", "xarray-spatial")
     output.write_table(rows, COLUMNS, out / "predict", "Predicted peaks", text, packages)

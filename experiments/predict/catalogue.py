@@ -51,36 +51,55 @@ def arrays(case: Case, shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
     return [rng.standard_normal(shape) for shape in shapes]
 
 
-def call(path: str, *more: Any, **options: Any) -> Callable[[Any], Any]:
-    """Return a function of one array that calls a library's function, named by its module and itself."""
+class Library:
+    """A module that is imported when one of its functions is called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+signal, ndimage, sparse = Library("scipy.signal"), Library("scipy.ndimage"), Library("scipy.sparse")
+
+
+def library(
+    path: str,
+    examples: tuple[tuple[int, ...], ...],
+    at: Shapes,
+    values: str = "normal",
+    more: tuple[Any, ...] = (),
+    **options: Any,
+) -> Case:
+    """Return the case of a library's function of one array, named by its module and itself."""
     module, _, name = path.rpartition(".")
 
     def of(x: Any) -> Any:
-        return getattr(importlib.import_module(module), name)(x, *more, **options)
+        return getattr(Library(module), name)(x, *more, **options)
 
-    return of
+    return Case(path, of, examples, at, values)
 
 
-def fitted(path: str, method: str = "fit_transform", **options: Any) -> Callable[[Any], Any]:
-    """Return a function of one array that makes an estimator of scikit-learn and calls a method."""
+def estimator(path: str, at: Shapes, **options: Any) -> Case:
+    """Return the case of an estimator of scikit-learn, made and fitted to one array."""
     module, _, name = path.rpartition(".")
 
     def of(x: Any) -> Any:
-        return getattr(getattr(importlib.import_module(module), name)(**options), method)(x)
+        return getattr(Library(f"sklearn.{module}"), name)(**options).fit_transform(x)
 
-    return of
+    return Case(f"sklearn {name}", of, TABLE, at)
 
 
-def raster(path: str, **options: Any) -> Callable[[Any], Any]:
-    """Return a function of one array that calls one of xarray-spatial with a raster of it."""
+def raster(path: str) -> Case:
+    """Return the case of a function of xarray-spatial with a raster of one array."""
     module, _, name = path.rpartition(".")
 
     def of(x: Any) -> Any:
-        xarray = importlib.import_module("xarray")
-        made = xarray.DataArray(x, dims=("y", "x"), attrs={"res": (1.0, 1.0)})
-        return getattr(importlib.import_module(module), name)(made, **options).data
+        made = Library("xarray").DataArray(x, dims=("y", "x"), attrs={"res": (1.0, 1.0)})
+        return getattr(Library(module), name)(made).data
 
-    return of
+    return Case(path, of, SQUARE, LARGE)
 
 
 def standardize(x: Any) -> Any:
@@ -109,7 +128,6 @@ def heat(x: Any) -> Any:
 
 def laplacian(x: Any) -> Any:
     """Return the product of a tridiagonal sparse matrix with a vector."""
-    sparse = importlib.import_module("scipy.sparse")
     n = len(x)
     matrix = sparse.diags([x[1:], x, x[1:]], [-1, 0, 1], shape=(n, n), format="csr")
     return matrix @ x
@@ -117,12 +135,36 @@ def laplacian(x: Any) -> Any:
 
 def sparse_product(x: Any) -> Any:
     """Return the diagonal of a sparse product."""
-    sparse = importlib.import_module("scipy.sparse")
     matrix = sparse.diags([x], [0], format="csr")
     return (matrix @ matrix).diagonal()
 
 
-SQUARE, LARGE = ((100, 100),), {"x": (6000, 6000)}
+def tall_svd(x: Any) -> Any:
+    """Return a thin decomposition."""
+    return np.linalg.svd(x, full_matrices=False)
+
+
+def low_pass(x: Any) -> Any:
+    """Filter forward and back."""
+    return signal.sosfiltfilt(signal.butter(4, 0.2, output="sos"), x)
+
+
+def distances(x: Any) -> Any:
+    """Return how far each pixel is from the background."""
+    return ndimage.distance_transform_edt(x > 0)
+
+
+def halved(x: Any) -> Any:
+    """Return an image of half the side."""
+    return Library("skimage.transform").resize(x, (x.shape[0] // 2, x.shape[1] // 2))
+
+
+def pairwise(x: Any) -> Any:
+    """Return the distances of all rows."""
+    return Library("sklearn.metrics").pairwise_distances(x)
+
+
+SQUARE, LARGE, FAIR = ((100, 100),), {"x": (6000, 6000)}, {"x": (4000, 4000)}
 TABLE, ROWS = ((300, 20),), {"x": (400_000, 20)}
 LINE, LONG = ((1000,),), {"x": (20_000_000,)}
 
@@ -131,104 +173,43 @@ LIBRARIES = [
     Case("numpy.heat (5 steps)", heat, SQUARE, LARGE),
     Case("numpy.matmul", matmul, ((40, 60), (60, 50)), {"x": (3000, 2000), "y": (2000, 4000)}),
     Case("numpy.outer", lambda x, y: np.outer(x, y), ((50,), (60,)), {"x": (8000,), "y": (6000,)}),
-    Case("numpy.cov", call("numpy.cov"), ((60, 300),), {"x": (600, 40_000)}),
-    Case("numpy.percentile", call("numpy.percentile", 50, axis=0), SQUARE, {"x": (4000, 4000)}),
-    Case("numpy.fft.fft2", call("numpy.fft.fft2"), SQUARE, {"x": (3000, 3000)}),
-    Case("numpy.pad", call("numpy.pad", 8, mode="reflect"), SQUARE, LARGE),
-    Case("numpy.sliding mean", smooth, SQUARE, {"x": (4000, 4000)}),
-    Case(
-        "numpy.linalg.svd (tall)",
-        call("numpy.linalg.svd", full_matrices=False),
-        ((300, 30),),
-        {"x": (100_000, 60)},
-    ),
-    Case("numpy.linalg.inv", call("numpy.linalg.inv"), SQUARE, {"x": (2500, 2500)}),
-    Case("scipy.signal.lfilter", lambda x: _signal().lfilter([0.1, 0.2], [1.0, -0.5], x), LINE, LONG),
-    Case(
-        "scipy.signal.sosfiltfilt",
-        lambda x: _signal().sosfiltfilt(_signal().butter(4, 0.2, output="sos"), x),
-        LINE,
-        LONG,
-    ),
-    Case(
-        "scipy.signal.convolve2d",
-        lambda x: _signal().convolve2d(x, np.ones((5, 5))),
-        SQUARE,
-        {"x": (4000, 4000)},
-    ),
-    Case(
-        "scipy.signal.fftconvolve",
-        lambda x: _signal().fftconvolve(x, np.ones((5, 5))),
-        SQUARE,
-        {"x": (4000, 4000)},
-    ),
-    Case("scipy.signal.welch", call("scipy.signal.welch"), LINE, LONG),
-    Case("scipy.signal.detrend", call("scipy.signal.detrend"), LINE, LONG),
-    Case("scipy.ndimage.gaussian_filter", call("scipy.ndimage.gaussian_filter", 3.0), SQUARE, LARGE),
-    Case("scipy.ndimage.median_filter", call("scipy.ndimage.median_filter", 3), SQUARE, {"x": (4000, 4000)}),
-    Case("scipy.ndimage.sobel", call("scipy.ndimage.sobel"), SQUARE, LARGE),
-    Case("scipy.ndimage.zoom", call("scipy.ndimage.zoom", 2, order=1), SQUARE, {"x": (3000, 3000)}),
-    Case(
-        "scipy.ndimage.label", lambda x: importlib.import_module("scipy.ndimage").label(x > 0), SQUARE, LARGE
-    ),
-    Case(
-        "scipy.ndimage.distance_transform_edt",
-        lambda x: importlib.import_module("scipy.ndimage").distance_transform_edt(x > 0),
-        SQUARE,
-        {"x": (3000, 3000)},
-    ),
-    Case("scipy.linalg.cholesky", call("scipy.linalg.cholesky"), SQUARE, {"x": (3000, 3000)}, "definite"),
-    Case("scipy.linalg.lu", call("scipy.linalg.lu"), SQUARE, {"x": (2500, 2500)}, "definite"),
-    Case("scipy.linalg.expm", call("scipy.linalg.expm"), ((60, 60),), {"x": (1000, 1000)}, "definite"),
+    library("numpy.cov", ((60, 300),), {"x": (600, 40_000)}),
+    library("numpy.percentile", SQUARE, FAIR, more=(50,), axis=0),
+    library("numpy.fft.fft2", SQUARE, {"x": (3000, 3000)}),
+    library("numpy.pad", SQUARE, LARGE, more=(8,), mode="reflect"),
+    Case("numpy.sliding mean", smooth, SQUARE, FAIR),
+    Case("numpy.linalg.svd (tall)", tall_svd, ((300, 30),), {"x": (100_000, 60)}),
+    library("numpy.linalg.inv", SQUARE, {"x": (2500, 2500)}),
+    Case("scipy.signal.lfilter", lambda x: signal.lfilter([0.1, 0.2], [1.0, -0.5], x), LINE, LONG),
+    Case("scipy.signal.sosfiltfilt", low_pass, LINE, LONG),
+    Case("scipy.signal.convolve2d", lambda x: signal.convolve2d(x, np.ones((5, 5))), SQUARE, FAIR),
+    Case("scipy.signal.fftconvolve", lambda x: signal.fftconvolve(x, np.ones((5, 5))), SQUARE, FAIR),
+    library("scipy.signal.welch", LINE, LONG),
+    library("scipy.signal.detrend", LINE, LONG),
+    library("scipy.ndimage.gaussian_filter", SQUARE, LARGE, more=(3.0,)),
+    library("scipy.ndimage.median_filter", SQUARE, FAIR, more=(3,)),
+    library("scipy.ndimage.sobel", SQUARE, LARGE),
+    library("scipy.ndimage.zoom", SQUARE, {"x": (3000, 3000)}, more=(2,), order=1),
+    Case("scipy.ndimage.label", lambda x: ndimage.label(x > 0), SQUARE, LARGE),
+    Case("scipy.ndimage.distance_transform_edt", distances, SQUARE, {"x": (3000, 3000)}),
+    library("scipy.linalg.cholesky", SQUARE, {"x": (3000, 3000)}, "definite"),
+    library("scipy.linalg.lu", SQUARE, {"x": (2500, 2500)}, "definite"),
+    library("scipy.linalg.expm", ((60, 60),), {"x": (1000, 1000)}, "definite"),
     Case("scipy.sparse laplacian", laplacian, LINE, {"x": (10_000_000,)}),
     Case("scipy.sparse product", sparse_product, LINE, {"x": (5_000_000,)}),
-    Case("scipy.sparse.csr_array", call("scipy.sparse.csr_array"), SQUARE, {"x": (4000, 4000)}),
-    Case(
-        "skimage.color.rgb2gray",
-        call("skimage.color.rgb2gray"),
-        ((100, 100, 3),),
-        {"x": (4000, 4000, 3)},
-        "image",
-    ),
-    Case("skimage.filters.gaussian", call("skimage.filters.gaussian", 2.0), SQUARE, LARGE, "image"),
-    Case(
-        "skimage.filters.threshold_otsu",
-        call("skimage.filters.threshold_otsu"),
-        SQUARE,
-        {"x": (8000, 8000)},
-        "image",
-    ),
-    Case("skimage.feature.canny", call("skimage.feature.canny"), SQUARE, {"x": (4000, 4000)}, "image"),
-    Case(
-        "skimage.transform.resize",
-        lambda x: importlib.import_module("skimage.transform").resize(x, (x.shape[0] // 2, x.shape[1] // 2)),
-        SQUARE,
-        {"x": (6000, 6000)},
-        "image",
-    ),
-    Case(
-        "skimage.restoration.denoise_tv_chambolle",
-        call("skimage.restoration.denoise_tv_chambolle", max_num_iter=5),
-        SQUARE,
-        {"x": (3000, 3000)},
-        "image",
-    ),
-    Case("sklearn StandardScaler", fitted("sklearn.preprocessing.StandardScaler"), TABLE, ROWS),
-    Case(
-        "sklearn PolynomialFeatures",
-        fitted("sklearn.preprocessing.PolynomialFeatures", degree=2),
-        TABLE,
-        ROWS,
-    ),
-    Case(
-        "sklearn PCA",
-        fitted("sklearn.decomposition.PCA", n_components=5, svd_solver="covariance_eigh"),
-        TABLE,
-        ROWS,
-    ),
-    Case("sklearn pairwise_distances", call("sklearn.metrics.pairwise_distances"), TABLE, {"x": (8000, 20)}),
-    Case("xrspatial.slope", raster("xrspatial.slope"), SQUARE, LARGE),
-    Case("xrspatial.hillshade", raster("xrspatial.hillshade"), SQUARE, LARGE),
+    library("scipy.sparse.csr_array", SQUARE, FAIR),
+    library("skimage.color.rgb2gray", ((100, 100, 3),), {"x": (4000, 4000, 3)}, "image"),
+    library("skimage.filters.gaussian", SQUARE, LARGE, "image", more=(2.0,)),
+    library("skimage.filters.threshold_otsu", SQUARE, {"x": (8000, 8000)}, "image"),
+    library("skimage.feature.canny", SQUARE, FAIR, "image"),
+    Case("skimage.transform.resize", halved, SQUARE, LARGE, "image"),
+    library("skimage.restoration.denoise_tv_chambolle", SQUARE, {"x": (3000, 3000)}, "image", max_num_iter=5),
+    estimator("preprocessing.StandardScaler", ROWS),
+    estimator("preprocessing.PolynomialFeatures", ROWS, degree=2),
+    estimator("decomposition.PCA", ROWS, n_components=5, svd_solver="covariance_eigh"),
+    Case("sklearn pairwise_distances", pairwise, TABLE, {"x": (8000, 20)}),
+    raster("xrspatial.slope"),
+    raster("xrspatial.hillshade"),
 ]
 
 
@@ -315,7 +296,3 @@ TRAPS = [
     Case("trap: the shorter side", shorter_side, SQUARE, {"x": (6000, 5000)}, trap=True),
 ]
 CASES = [*LIBRARIES, *TRAPS]
-
-
-def _signal() -> Any:
-    return importlib.import_module("scipy.signal")

@@ -99,7 +99,7 @@ COLUMNS = (
 
 
 @click.command()
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/experiments"))
+@output.out
 def main(out: Path) -> None:
     """Run large tasks with predicted peaks, and without."""
     warnings.filterwarnings("error", "a task's peak")  # it cannot tell
@@ -108,7 +108,6 @@ def main(out: Path) -> None:
     options = {"pause": 0.95, "terminate": 0.98, "target": False, "spill": False}
     with dask.config.set({f"distributed.worker.memory.{key}": value for key, value in options.items()}):
         rows = [measure(contestant, limit) for contestant in ("Dask", "Dask, peaks told")]
-    out.mkdir(parents=True, exist_ok=True)
     title = "Large tasks on a Dask worker"
     output.write_table(rows, COLUMNS, out / "predict_dask", title, packages=("dask", "distributed"))
     for row in rows:

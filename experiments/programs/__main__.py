@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from ..measures import contest, kept, output, peers
+from ..measures import contest, output
 from ..measures.kept import Row
 from . import measure, table
 from .catalogue import PROGRAMS, Program
@@ -35,11 +35,8 @@ def row_of(program: Program, rounds: int, length: str, seed: int, out: Path) -> 
     if missing is not None:
         return about | {"note": missing}
     study = {"rounds": rounds, "length": length, "seed": seed, "contestants": sorted(measure.contestants())}
-    try:
-        path = out / "programs" / "cells" / ("long" if length == "long" else "") / f"{program.name}.json"
-        return about | kept.finished(path, study, lambda: measure.measure(program, rounds, length, seed))
-    except measure.ProgramError as error:
-        return about | {"note": f"failed: {error}", "failed": True}
+    path = out / "programs" / "cells" / ("long" if length == "long" else "") / f"{program.name}.json"
+    return contest.measured(about, path, study, lambda: measure.measure(program, rounds, length, seed))
 
 
 @click.command()
@@ -52,29 +49,20 @@ def row_of(program: Program, rounds: int, length: str, seed: int, out: Path) -> 
     type=click.Choice([program.name for program in PROGRAMS]),
     help="Only this one; repeatable.",
 )
-def main(quick: bool, long: bool, rounds: int | None, names: tuple[str, ...], seed: int, out: Path) -> None:
+def main(quick: bool, long: bool, rounds: int, names: tuple[str, ...], seed: int, out: Path) -> None:
     """Run programs that know nothing of stowplan under several allocators."""
     if quick and long:
         raise click.UsageError("--quick and --long: expected one of them at most")
     length = "quick" if quick else "long" if long else "short"
-    for line in peers.missing():
-        click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
     chosen = [program for program in PROGRAMS if not names or program.name in names]
-    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
     progress = track(chosen, "programs", console=Console(stderr=True))
-    rows = [row_of(program, count, length, seed, out) for program in progress]
-    shown = [table.with_errors(row) for row in rows]
+    rows = [row_of(program, rounds, length, seed, out) for program in progress]
     path = out / ("programs_long" if long else "programs")
     output.save(table.draw(rows), path)
-    for line in [
-        *(f"{row['program']}: {row['note']}" for row in rows if "note" in row),
-        *table.summary(rows),
-    ]:
-        click.echo(line)
-    contest.finish(
-        shown, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES
-    )
+    for row in rows:
+        if "note" in row:
+            click.echo(f"{row['program']}: {row['note']}")
+    contest.finish(rows, table.columns(rows), path, "Programs under several allocators", table.NOTE, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import numpy as np
 import stowplan
 
 from ..measures import contest, peers, usage
+from ..measures.apart import ONE_THREAD, failure
 from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from ..measures.medians import standard_error
@@ -29,11 +30,6 @@ from .catalogue import Program
 PLAIN = "plain"
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-class ProgramError(Exception):
-    """A program ended with an error; the message has its last line."""
 
 
 def contestants() -> dict[str, dict[str, str]]:
@@ -46,7 +42,7 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
 
     Raises
     ------
-    ProgramError
+    CannotRunError
         It ended with another exit status than 0.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -65,8 +61,9 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
         )
         used = json.loads(result.read_text()) if result.exists() else {"status": done.returncode}
         if used["status"]:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            raise ProgramError(f"{program.name}, {contestant}: {said[-1] if said else used['status']}")
+            raise failure(
+                f"{program.name}, {contestant}", used["status"], done.stderr.decode(errors="replace")
+            )
         figures = json.loads(stats.read_text()) if stats.exists() else {}
     return Usage(used["cpu"], used["faults"], used["rss"], done.stdout, figures)
 
@@ -106,25 +103,18 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps found,
     ``faults_in_script`` minor page faults while the script ran.
     """
-
-    def numpy(figure: Mapping[str, Any], key: str) -> Any:
-        return figure.get("numpy", {}).get(key)
-
-    def median(values: Sequence[Any]) -> float | None:
-        known = [value for value in values if isinstance(value, int | float)]
-        return float(np.median(known)) if known else None
-
-    requests = [numpy(figure, "requests") for figure in figures]
-    replayed = [numpy(figure, "replayed") for figure in figures]
-    return {
-        "planned": median([numpy(figure, "share") for figure in figures]),
-        "of_all": median([b / a for a, b in zip(requests, replayed, strict=True) if a and b is not None]),
-        "heap_only": median(
-            [
-                (figure.get("numpy", {}).get("reasons") or {}).get("heap_only", 0) / a if a else None
-                for figure, a in zip(figures, requests, strict=True)
-            ]
-        ),
-        "steps": median([numpy(figure, "steps") for figure in figures]),
-        "faults_in_script": median([figure.get("minor_faults") for figure in figures]),
-    }
+    found = []
+    for figure in figures:
+        pool = figure.get("numpy", {})
+        requests, reasons = pool.get("requests"), pool.get("reasons") or {}
+        found.append(
+            {
+                "planned": pool.get("share"),
+                "of_all": pool["replayed"] / requests if requests else None,
+                "heap_only": reasons.get("heap_only", 0) / requests if requests else None,
+                "steps": pool.get("steps"),
+                "faults_in_script": figure.get("minor_faults"),
+            }
+        )
+    known = {key: [row[key] for row in found if row[key] is not None] for key in found[0]}
+    return {key: float(np.median(values)) if values else None for key, values in known.items()}

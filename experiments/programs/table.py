@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from ..measures import contest, output
@@ -11,9 +10,6 @@ from ..measures.contest import OTHERS, OURS
 from ..measures.kept import Row
 from .measure import PLAIN
 
-CPU_BOUND, CPU_START, RSS_BOUND = 1.05, 0.06, 12e6
-"""What ``stowplan run`` should keep: CPU time over the best other's, and seconds to start; bytes of the largest
-resident set above plain Python's."""
 NOTE = (
     "Medians over rounds of the ratio to plain Python in the same round; the standard error of the CPU time's ratio "
     "stands behind it. *Verdict*: CPU time of `stowplan run` over that of the best of mimalloc, tcmalloc and tuned "
@@ -42,38 +38,6 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
         column("same output", "identical", lambda same: "yes" if same else "NO"),
         column("", "note"),
     ]
-
-
-def with_errors(row: Row) -> Row:
-    """Return a row that has each ratio of CPU times and its standard error together, too."""
-    return contest.with_errors(row, ("verdict", "verdict_error"))
-
-
-def summary(rows: Sequence[Row]) -> list[str]:
-    """Return lines that say how many of the programs keep the bounds, and which do not."""
-    found = [row for row in rows if "note" not in row]
-    lines = [f"same output: {_those(found, [row for row in found if not row['identical']])}"]
-    judged = [row for row in found if "verdict" in row]
-    if judged:
-        slow = [
-            row
-            for row in judged
-            if row[f"seconds_{OURS}"] > CPU_BOUND * row[f"seconds_{row['best']}"] + CPU_START
-        ]
-        lines.append(
-            f"CPU time at most {CPU_BOUND} times the best other's and {CPU_START} s: {_those(judged, slow)}; "
-            f"in the median {median(row['verdict'] for row in judged):.3f} of it"
-        )
-    large = [row for row in found if row[f"bytes_{OURS}"] > row[f"bytes_{PLAIN}"] + RSS_BOUND]
-    lines.append(
-        f"resident set at most {RSS_BOUND / 1e6:.0f} MB above plain Python's: {_those(found, large)}"
-    )
-    return lines
-
-
-def _those(rows: Sequence[Row], failed: Sequence[Row]) -> str:
-    names = ", ".join(row["program"] for row in failed)
-    return f"{len(rows) - len(failed)} of {len(rows)}" + (f" (not {names})" if names else "")
 
 
 def draw(rows: Sequence[Row]) -> Any:

@@ -6,7 +6,7 @@
 ``worker``      a process that runs turns of such steps, as it is told
 ``turns``       turns of steps, and what they use: a worker's side
 ``measure``     a worker for each contestant, in turns
-``table``       what was found as a table, and whether it keeps the bounds
+``table``       what was found as a table
 ==============  ========================================================================================================
 
 And training within budgets, each with a command of its own:

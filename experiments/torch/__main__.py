@@ -12,11 +12,12 @@ Exit status 1 if results differ, or something failed.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import click
 
-from ..measures import contest, kept, peers
+from ..measures import contest, peers
 from ..measures.kept import Row
 from . import measure, table
 from .measure import Work
@@ -29,18 +30,14 @@ TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"
 
 def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
     """Return a row, kept in a file; a note if it cannot be run."""
-    about = {"device": "cpu", "network": work.name, "title": work.title}
+    about: Row = {"device": "cpu", "network": work.network, "title": TITLES[work.network]}
     about |= {"phase": work.phase, "threads": work.threads}
-    missing = work.missing()
-    if missing is not None:
-        return about | {"note": missing}
+    if importlib.util.find_spec("torch") is None:
+        return about | {"note": "left out: no torch; expected: pip install 'stowplan[torch]'"}
     study = {"rounds": rounds, "turns": turns, "quick": work.quick, "seed": seed}
-    study |= {"contestants": sorted(measure.contestants(work))}
-    path = out / "torch" / "cells" / f"{work.name}_{work.phase}_{work.threads}.json"
-    try:
-        return about | kept.finished(path, study, lambda: measure.measure(work, rounds, turns, seed))
-    except measure.WorkerError as error:
-        return about | {"note": f"failed: {error}", "failed": True}
+    study |= {"contestants": sorted(measure.contestants())}
+    path = out / "torch" / "cells" / f"{work.network}_{work.phase}_{work.threads}.json"
+    return contest.measured(about, path, study, lambda: measure.measure(work, rounds, turns, seed))
 
 
 @click.command()
@@ -56,7 +53,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator.")
 def main(
     quick: bool,
-    rounds: int | None,
+    rounds: int,
     chosen: tuple[str, ...],
     phase: str,
     threads: int,
@@ -64,24 +61,15 @@ def main(
     out: Path,
 ) -> None:
     """Run networks of PyTorch under several allocators."""
-    for line in peers.missing():
-        click.echo(line, err=True)
-    out.mkdir(parents=True, exist_ok=True)
-    count = rounds or (QUICK_ROUNDS if quick else ROUNDS)
-    works = [Work(name, title, phase, threads, quick) for name, title in TITLES.items()]
     rows = []
-    for work in works:
-        if chosen and work.name not in chosen:
-            continue
-        rows.append(row_of(work, count, QUICK_TURNS if quick else TURNS, seed, out))
-        click.echo(f"{work.title}: {rows[-1].get('note', 'measured')}", err=True)
-    shown = [row if "note" in row else table.with_errors(row) for row in rows]
+    for name in chosen or TITLES:
+        work = Work(name, phase, threads, quick)
+        rows.append(row_of(work, rounds, QUICK_TURNS if quick else TURNS, seed, out))
+        click.echo(f"{TITLES[name]}: {rows[-1].get('note', 'measured')}", err=True)
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
     note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])
-    for line in table.verdicts(rows):
-        click.echo(line)
-    contest.finish(shown, table.columns(rows), path, title, note, PACKAGES)
+    contest.finish(rows, table.columns(rows), path, title, note, PACKAGES)
 
 
 if __name__ == "__main__":

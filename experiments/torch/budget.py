@@ -14,10 +14,7 @@ something failed.
 
 from __future__ import annotations
 
-import csv
 import functools
-import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -28,10 +25,11 @@ from torch.utils.checkpoint import checkpoint
 from stowplan.torch import Meter
 
 from ..measures import output
+from ..measures.kept import Row
 from .kept import Kept
 from .metered import partitioned
-from .models import MODELS, of_models
-from .training import Model, Original, Row, peak_of, plain_step, seconds_of, trained
+from .models import of_models, rows_of
+from .training import Model, Original, peak_of, plain_step, seconds_of, trained
 
 BUDGETS = 9
 SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)
@@ -110,10 +108,7 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
             compiled = torch.compile(model.loss, backend=partitioned(meters))
             step = plain_step(original.copy(), compiled, meters)
             trained(step, batch)
-            meters.append(Meter())
-            step(*batch)
-            peak = max(meters.pop().live)
-            return {"peak": peak, "seconds": seconds_of(step, plain, batch)}
+            return {"peak": peak_of(step, batch, meters), "seconds": seconds_of(step, plain, batch)}
 
     first = kept.add("plain", None, bounds)
     resident, before, floor = first["resident"], first["peak"], first["least"]
@@ -169,27 +164,6 @@ def summary(name: str, rows: list[Row]) -> Row:
     }
 
 
-def verdicts(shown: list[Row]) -> list[str]:
-    """Return what was found over all models."""
-    half = [row["half_seconds"] for row in shown if row["half_seconds"]]
-    beside = [row["beside_seconds"] / row["torch_seconds"] for row in shown if row["beside_seconds"]]
-    return [
-        f"half of the peak: {len(half)} of {len(shown)}, time in the median {statistics.median(half or [0]):.3f}",
-        f"at PyTorch's least peak: {len(beside)} of {len(shown)}, time over PyTorch's in the median "
-        f"{statistics.median(beside or [0]):.3f}",
-        f"half of PyTorch's least peak reached: {sum(row['least'] <= row['torch'] / 2 for row in shown)}",
-    ]
-
-
-def write_rows(rows: list[Row], path: Path) -> None:
-    """Write all that was measured."""
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, keys, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 @click.command()
 @of_models
 @click.option(
@@ -197,26 +171,12 @@ def write_rows(rows: list[Row], path: Path) -> None:
 )
 def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""
-    torch.set_num_threads(1)
-    cells = out / "torch_budget"
-    cells.mkdir(parents=True, exist_ok=True)
-    for name in chosen or tuple(MODELS):
-        measure(MODELS[name], time_limit, Kept(name, cells / f"{name}.json"))
-    rows = [
-        {"device": "cpu", "model": name} | row
-        for name in MODELS
-        for row in Kept(name, cells / f"{name}.json").rows
-    ]
-    shown = [summary(name, [row for row in rows if row["model"] == name]) for name in MODELS]
-    shown = [row for row in shown if row]
+    kept = rows_of(chosen, out / "torch_budget", lambda model, kept: measure(model, time_limit, kept))
+    rows = [{"device": "cpu", "model": name} | row for name, found in kept.items() for row in found]
+    shown = [row for name, found in kept.items() if (row := summary(name, found))]
     output.write_table(shown, COLUMNS, out / "torch_budget", TITLE, NOTE, ("torch", "transformers"))
-    write_rows(rows, out / "torch_budget.csv")
-    for line in verdicts(shown):
-        click.echo(line)
-    failed = [f"{row['model']}: {what}" for row in rows for what in wrong(row)]
-    for line in failed:
-        click.echo(line, err=True)
-    sys.exit(1 if failed else 0)
+    output.write_csv(rows, out / "torch_budget.csv")
+    output.fail(f"{row['model']}: {what}" for row in rows for what in wrong(row))
 
 
 if __name__ == "__main__":

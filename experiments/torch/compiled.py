@@ -13,7 +13,6 @@ predicted to the byte.
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,11 @@ from stowplan.errors import BudgetError
 from stowplan.torch import Meter, compile_backend
 
 from ..measures import output
+from ..measures.kept import Row
 from .kept import Kept
 from .metered import metered, partitioned
-from .models import MODELS, of_models
-from .training import Model, Original, Row, plain_step, seconds_of, trained
+from .models import of_models, rows_of
+from .training import Model, Original, peak_of, plain_step, seconds_of, trained
 
 SETTINGS = (1.0, 0.5, 0.25, 0.0)
 SHARES = ("80%", "60%")
@@ -69,10 +69,11 @@ def measure(model: Model, kept: Kept) -> None:
         same = all(
             torch.equal(one, expected.setdefault(key, one.clone())) for key, one in own.state_dict().items()
         )
-        meters.append(Meter())
-        step(*batch)
-        peak = max(meters.pop().live)
-        return {"peak": peak, "identical": same, "seconds": seconds_of(step, plain, batch)}
+        return {
+            "peak": peak_of(step, batch, meters),
+            "identical": same,
+            "seconds": seconds_of(step, plain, batch),
+        }
 
     def theirs(setting: float) -> Row:
         meters: list[Meter] = []
@@ -159,22 +160,20 @@ def wrong(row: Row) -> str | None:
 @of_models
 def main(chosen: tuple[str, ...], out: Path) -> None:
     """Split compiled steps of PyTorch within budgets of bytes."""
-    torch.set_num_threads(1)
-    cells = out / "torch_compiled"
-    cells.mkdir(parents=True, exist_ok=True)
-    for name in chosen or tuple(MODELS):
-        kept = Kept(name, cells / f"{name}.json")
-        measure(MODELS[name], kept)
-        measure_fused(MODELS[name], kept)
-    rows = {name: Kept(name, cells / f"{name}.json").rows for name in MODELS}
-    lines = [line for name in MODELS for line in shown(name, rows[name])]
-    output.write_table(lines, COLUMNS, cells, TITLE, NOTE, ("torch", "transformers"))
-    failed = [
-        f"{name} at {row['setting']}: {what}" for name in MODELS for row in rows[name] if (what := wrong(row))
-    ]
-    for line in failed:
-        click.echo(line, err=True)
-    sys.exit(1 if failed else 0)
+
+    def both(model: Model, kept: Kept) -> None:
+        measure(model, kept)
+        measure_fused(model, kept)
+
+    kept = rows_of(chosen, out / "torch_compiled", both)
+    lines = [line for name, rows in kept.items() for line in shown(name, rows)]
+    output.write_table(lines, COLUMNS, out / "torch_compiled", TITLE, NOTE, ("torch", "transformers"))
+    output.fail(
+        f"{name} at {row['setting']}: {what}"
+        for name, rows in kept.items()
+        for row in rows
+        if (what := wrong(row))
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from .training import Row
+from ..measures.kept import Row, write_text
 
 
 class Kept:
@@ -25,6 +25,6 @@ class Kept:
         if found is None:
             found = key | make()
             self.rows.append(found)
-            self.path.write_text(json.dumps(self.rows))
+            write_text(json.dumps(self.rows), self.path)
             click.echo(f"{self.name}: {found}", err=True)
         return found

@@ -15,20 +15,20 @@ of requests of planned sizes that came from a plan in the measured turns, bytes,
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..measures import contest, peers
+from ..measures.apart import CannotRunError, failure
 from ..measures.contest import OURS
 from ..measures.kept import Row
 from ..measures.medians import standard_error
@@ -37,11 +37,6 @@ GLIBC, AUTO = "glibc", "auto_step"
 WARMUP = (4, 4, 2)
 """Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
 each turn, pools that can be told to have their plans ready."""
-TORCH_IS_MISSING = "left out: no torch; expected: pip install 'stowplan[torch]'"
-
-
-class WorkerError(Exception):
-    """A worker ended before its time; the message has its last line."""
 
 
 @dataclass(frozen=True)
@@ -50,46 +45,30 @@ class Work:
 
     Attributes
     ----------
-    name, title
-        A network of `networks`; for tables.
+    network
+        A name of `networks`.
     phase, threads, quick
         Of the network.
     """
 
-    name: str
-    title: str
+    network: str
     phase: str
     threads: int
     quick: bool
-
-    @property
-    def module(self) -> str:
-        """What it runs."""
-        return f"{__package__}.worker"
-
-    @property
-    def arguments(self) -> list[str]:
-        """Of its command line."""
-        quick = ["--quick"] if self.quick else []
-        return [self.name, "--phase", self.phase, "--threads", str(self.threads), *quick]
-
-    def missing(self) -> str | None:
-        """Say what has to be installed before it can run; None if it can."""
-        return None if importlib.util.find_spec("torch") else TORCH_IS_MISSING
 
 
 class Worker:
     """A process of a contestant."""
 
     def __init__(self, work: Work, contestant: str, added: Mapping[str, str], folder: Path) -> None:
-        self._what = f"{work.name}, {contestant}"
+        self._what = f"{work.network}, {contestant}"
         self._log = folder / f"{contestant.replace(' ', '_')}.log"
-        pool = {OURS: ["--pool", "marked"], AUTO: ["--pool", "auto"]}.get(contestant, [])
+        pool = {OURS: "marked", AUTO: "auto"}.get(contestant)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(work.threads))
         environment = peers.environment({**threads, **added})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", work.module, *work.arguments, *pool],
+            [sys.executable, "-m", f"{__package__}.worker", json.dumps(asdict(work) | {"pool": pool})],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -126,20 +105,13 @@ class Worker:
             raise self._error()
         return dict(json.loads(line))
 
-    def _error(self) -> WorkerError:
-        status = self._process.wait()
-        said = self._log.read_text(errors="replace").strip().splitlines()
-        return WorkerError(f"{self._what}: {said[-1] if said else f'exit status {status}'}")
+    def _error(self) -> CannotRunError:
+        return failure(self._what, self._process.wait(), self._log.read_text(errors="replace"))
 
 
-def contestants(work: Work) -> dict[str, dict[str, str]]:
+def contestants() -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
     return contest.contestants(GLIBC, OURS, AUTO)
-
-
-def steps_of(work: Work) -> int:
-    """Return the number of steps of a turn."""
-    return 4 if work.quick else 2
 
 
 def run_round(
@@ -149,19 +121,18 @@ def run_round(
 
     Raises
     ------
-    WorkerError
+    CannotRunError
         A worker failed.
     """
-    steps = steps_of(work)
     with ExitStack() as stack:
         workers = {}
-        for name, added in contestants(work).items():
+        for name, added in contestants().items():
             workers[name] = Worker(work, name, added, folder)
             stack.callback(workers[name].stop)
         found = {name: [worker.turn(count) for count in WARMUP] for name, worker in workers.items()}
         for _ in range(turns):
             for name in map(str, rng.permutation(list(workers))):
-                found[name].append(workers[name].turn(steps))
+                found[name].append(workers[name].turn(4 if work.quick else 2))
         for name, worker in workers.items():
             found[name].append(worker.end())
     return found

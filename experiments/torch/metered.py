@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,9 +15,7 @@ def metered(meters: list[Meter]) -> Any:
 
     def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
         def run(args: list[Any]) -> Any:
-            if not meters:
-                return torch.fx.Interpreter(module).boxed_run(args)
-            with meters[0]:
+            with meters[0] if meters else nullcontext():
                 return torch.fx.Interpreter(module).boxed_run(args)
 
         run._boxed_call = True  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ lstm       2 layers of 128, dropout, 32 tokens by a cell (own)         32 x 32 t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
-from .networks import NETWORKS
+from ..measures import output
+from ..measures.kept import Row
+from .kept import Kept
+from .networks import NETWORKS, texts
 from .training import Model
 
 CLASSES = 10
@@ -201,14 +204,6 @@ class Cells(nn.Module):
         return torch.stack(found, 2)
 
 
-def _following(count: int, length: int, words: int) -> Callable[[], tuple[Tensor, ...]]:
-    def make() -> tuple[Tensor, ...]:
-        texts = torch.randint(words, (count, length + 1))
-        return texts[:, :-1], texts[:, 1:]
-
-    return make
-
-
 MODELS = {
     "llama": Model(lambda: _llama(192, 16, 6, 6, 256), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
     "llama_2": Model(
@@ -225,20 +220,22 @@ MODELS = {
     "unet": Model(
         lambda: NETWORKS["unet"].build(8), lambda: NETWORKS["unet"].batch(96), _entropy, "Sequential"
     ),
-    "lstm": Model(lambda: Cells(512, 128), _following(32, 32, 512), _entropy, "LSTMCell"),
+    "lstm": Model(lambda: Cells(512, 128), lambda: texts(32, 512)(32), _entropy, "LSTMCell"),
 }
+
+
+def rows_of(
+    chosen: Sequence[str], folder: Path, measure: Callable[[Model, Kept], None]
+) -> dict[str, list[Row]]:
+    """Measure the chosen models, on one thread; return the rows kept of all models, by name."""
+    torch.set_num_threads(1)
+    for name in chosen or MODELS:
+        measure(MODELS[name], Kept(name, folder / f"{name}.json"))
+    return {name: Kept(name, folder / f"{name}.json").rows for name in MODELS}
 
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--model`` and ``--out``."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    out = click.option(
-        "--out",
-        type=folder,
-        default=Path("build/experiments"),
-        show_default=True,
-        help="Folder for the table.",
-    )
     names = click.Choice(list(MODELS))
     chosen = click.option("--model", "chosen", multiple=True, type=names, help="Only this one; repeatable.")
-    return chosen(out(command))
+    return chosen(output.out(command))

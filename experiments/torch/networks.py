@@ -28,8 +28,6 @@ class Network:
 
     Attributes
     ----------
-    name, title
-        For commands, and for tables.
     build
         From a width to a module that returns logits, classes in dimension 1.
     batch
@@ -41,8 +39,6 @@ class Network:
         For trying: a step takes some tens of milliseconds, and its blocks are still large.
     """
 
-    name: str
-    title: str
     build: Callable[[int], nn.Module]
     batch: Callable[[int], Batch]
     width: int
@@ -162,10 +158,14 @@ class Gpt(nn.Module):
         return (self.norm(self.blocks(x)) @ self.words.weight.T).transpose(1, 2)
 
 
-def sentences(size: int) -> Batch:
-    """Two texts, and each shifted by a word."""
-    words = torch.randint(WORDS, (2, size + 1))
-    return words[:, :-1], words[:, 1:]
+def texts(count: int, words: int = WORDS) -> Callable[[int], Batch]:
+    """So many texts, and each shifted by a word."""
+
+    def make(size: int) -> Batch:
+        found = torch.randint(words, (count, size + 1))
+        return found[:, :-1], found[:, 1:]
+
+    return make
 
 
 class Lstm(nn.Module):
@@ -182,18 +182,9 @@ class Lstm(nn.Module):
         return self.head(self.layers(self.words(words))[0]).transpose(1, 2)
 
 
-def many_sentences(size: int) -> Batch:
-    """Thirty-two texts, and each shifted by a word."""
-    words = torch.randint(WORDS, (32, size + 1))
-    return words[:, :-1], words[:, 1:]
-
-
 NETWORKS = {
-    network.name: network
-    for network in (
-        Network("resnet18", "ResNet-18", resnet18, images, 64, 96, 16, 96),
-        Network("unet", "U-Net", UNet, masks, 32, 128, 8, 96),
-        Network("gpt", "GPT", Gpt, sentences, 768, 128, 128, 128),
-        Network("lstm", "LSTM", Lstm, many_sentences, 256, 64, 128, 16),
-    )
+    "resnet18": Network(resnet18, images, 64, 96, 16, 96),
+    "unet": Network(UNet, masks, 32, 128, 8, 96),
+    "gpt": Network(Gpt, texts(2), 768, 128, 128, 128),
+    "lstm": Network(Lstm, texts(32), 256, 64, 128, 16),
 }

@@ -26,7 +26,7 @@ OPTIMIZERS = {
 
 
 class Session:
-    """A network with its data, from a seed.
+    """A network with its data, from the seed 0.
 
     Parameters
     ----------
@@ -34,14 +34,10 @@ class Session:
         What it does.
     optimizer
         A key of `OPTIMIZERS`.
-    seed
-        Of parameters and batches.
     """
 
-    def __init__(
-        self, network: Network, phase: str, quick: bool = False, optimizer: str = "adam", seed: int = 0
-    ) -> None:
-        torch.manual_seed(seed)
+    def __init__(self, network: Network, phase: str, quick: bool = False, optimizer: str = "adam") -> None:
+        torch.manual_seed(0)
         self._network = network
         self._size = network.quick_size if quick else network.size
         self._module = network.build(network.quick_width if quick else network.width)

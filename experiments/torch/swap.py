@@ -10,7 +10,6 @@ above its budget.
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -18,8 +17,9 @@ import click
 import torch
 
 from ..measures import output
+from ..measures.kept import Row
 from .models import MODELS, of_models
-from .training import Model, Original, Row, peak_of, seconds_of, trained
+from .training import Model, Original, peak_of, seconds_of, trained
 
 SHARE = 0.8
 TITLE = "Models of PyTorch that swap to a file"
@@ -78,17 +78,13 @@ def rows(name: str, model: Model, turns: int) -> list[Row]:
 def main(chosen: tuple[str, ...], turns: int, out: Path) -> None:
     """Train models of PyTorch within budgets, with swap and without."""
     torch.set_num_threads(1)
-    out.mkdir(parents=True, exist_ok=True)
     table: list[Row] = []
     for name in chosen or tuple(MODELS):
         table += rows(name, MODELS[name], turns)
         output.write_table(table, COLUMNS, out / "torch_swap", TITLE, NOTE, ("torch", "transformers"))
-    failed = [
+    output.fail(
         f"{row['model']} at {row['budget']}, swap {row['swap']}" for row in table if row["right"] != "yes"
-    ]
-    for line in failed:
-        click.echo(line, err=True)
-    sys.exit(1 if failed else 0)
+    )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from stowplan.errors import BudgetError
 from stowplan.torch import Meter, ScheduledTraining, schedule
 
-Row = dict[str, Any]
 Step = Callable[..., Tensor]
 
 STEPS = 3
@@ -61,21 +61,23 @@ def plain_step(model: nn.Module, loss: Callable[..., Tensor], meter: list[Meter]
         optimizer.zero_grad()
         found = loss(model, *batch)
         found.backward()
-        if meter:
-            with meter[0]:
-                optimizer.step()
-        else:
+        with meter[0] if meter else nullcontext():
             optimizer.step()
         return found.detach()
 
     return step
 
 
-def peak_of(step: Step, batch: tuple[Tensor, ...]) -> int:
-    """Return the bytes that a step has alive at most, beside what was there before."""
+def peak_of(step: Step, batch: tuple[Tensor, ...], meters: list[Meter] | None = None) -> int:
+    """Return the bytes that a step has alive at most, beside what was there before; `meters`: that a step looks at."""
     meter = Meter()
-    with meter:
+    if meters is not None:
+        meters.append(meter)
         step(*batch)
+        meters.clear()
+    else:
+        with meter:
+            step(*batch)
     return max(meter.live)
 
 

@@ -7,15 +7,13 @@ has come to.
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+
+from ..measures.usage import of_this_process
 
 
 @dataclass(frozen=True)
@@ -26,22 +24,20 @@ class Usage:
     ----------
     steps
         How many.
-    cpu, system
-        User and system time together, and system time alone, in seconds.
+    cpu
+        User and system time, in seconds.
     faults
         Minor page faults.
-    rss, peak
-        Resident set in bytes: at the end, and the largest in the turn (in the process's life, if the system does not
-        count from its beginning).
+    peak
+        The largest resident set in the turn, in bytes (in the process's life, if the system does not count from the
+        turn's beginning).
     losses
         Digest of each step's loss.
     """
 
     steps: int
     cpu: float
-    system: float
     faults: int
-    rss: int
     peak: int
     losses: str
 
@@ -53,37 +49,5 @@ def counted(steps: int, run: Callable[[int], str]) -> Usage:
     before = resource.getrusage(resource.RUSAGE_SELF)
     losses = run(steps)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    system = after.ru_stime - before.ru_stime
-    return Usage(
-        steps,
-        after.ru_utime - before.ru_utime + system,
-        system,
-        after.ru_minflt - before.ru_minflt,
-        _status("VmRSS"),
-        _status("VmHWM"),
-        losses,
-    )
-
-
-def _status(key: str) -> int:
-    """Return a value of this process's status, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {key}")
-
-
-def take_answers() -> TextIO:
-    """Return where answers go; whatever else is printed goes to standard error from now on."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    return answers
-
-
-def serve(
-    answers: TextIO, turn: Callable[[int], Mapping[str, Any]], end: Callable[[], Mapping[str, Any]]
-) -> None:
-    """Run turns as standard input says, and answer."""
-    for line in sys.stdin:
-        print(json.dumps(turn(int(line))), file=answers, flush=True)
-    print(json.dumps(end()), file=answers, flush=True)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Usage(steps, cpu, after.ru_minflt - before.ru_minflt, of_this_process("VmHWM"), losses)

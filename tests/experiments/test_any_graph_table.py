@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,19 @@ from click.testing import CliRunner
 from experiments.any_graph import main
 from experiments.convolutional_graphs import NETWORKS, graph_of
 
+from .tables import rows_of
+
 
 def test_the_command_writes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pulp")
     monkeypatch.setattr("experiments.any_graph.SEEDS", 2)
-    result = CliRunner().invoke(main, ["--folder", str(tmp_path), "--most", "16", "--small", "10"])
+    result = CliRunner().invoke(main, ["--out", str(tmp_path), "--most", "16", "--small", "10"])
     assert result.exit_code == 0, result.output
-    rows = read(tmp_path / "any_graph.csv")
+    rows = rows_of(tmp_path / "any_graph.csv")
     assert [row["kind"] for row in rows] == ["layered"] * 4 + ["training"] * 4
     for row in rows:
         assert int(row["peak"]) <= float(row["share"]) * int(row["peak_of"])
-    compared = [row for row in read(tmp_path / "any_graph_optimum.csv") if row["proved"] == "True"]
+    compared = [row for row in rows_of(tmp_path / "any_graph_optimum.csv") if row["proved"] == "True"]
     assert sum(row["optimum"] != "" for row in compared) > 5
     for row in compared:
         assert row["same"] == row["optimum"], "the same problem, and the optimum of it"
@@ -38,8 +39,3 @@ def test_networks_have_the_published_multiplications() -> None:
     for name in NETWORKS:
         infers, trains = graph_of(name, trains=False), graph_of(name, trains=True)
         assert len(trains) == 2 * len(infers), name  # each layer but the image goes back, and there is a loss
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from experiments.dask import __main__ as command
 from experiments.dask import measure, table
 from experiments.measures import peers
+
+from .tables import rows_of
 
 
 def uses(cpu: list[float], faults: int, rss: int, digest: str = "a") -> list[measure.Usage]:
@@ -27,17 +29,12 @@ def test_ratios_are_those_of_a_round() -> None:
         "stowplan": uses([0.5, 1.0, 2.0], 5, 11),
         peers.TUNED_GLIBC: uses([0.9, 1.8, 3.6], 10, 12),
     }
-    row = measure.compare(found, {"a"}) | measure.shares(
-        measure.Requests(), measure.Requests(replayed=95, results=100, others=5, received=50)
-    )
+    row = measure.compare(found, {"a"}) | measure.shares(np.array([95, 100, 5, 50]))
     assert (row["cpu_stowplan"], row["error_stowplan"], row["seconds_plain"]) == (0.5, 0, 2)
     assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
     assert (row["replayed"], row["results"], row["received"]) == (0.95, 0.5, 0.25)
     assert row["identical"]
-    assert [line.rpartition(" ")[2] for line in table.verdicts(row)] == ["yes"] * 4
     assert "stowplan: CPU" in [column.heading for column in table.columns([row])]
-    worse = row | {"replayed": 0.89, "faults_stowplan": 0.34, "cpu_stowplan": 1.01, "identical": False}
-    assert [line.rpartition(" ")[2] for line in table.verdicts(worse)] == ["NO"] * 4
     assert not measure.compare(found, {"b"})["identical"]
 
 
@@ -48,13 +45,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--quick", "--computation", "climate", "--out", str(tmp_path)]
     done = CliRunner().invoke(command.main, arguments)
     assert done.exit_code == 0, done.output
-    assert "results the same: yes" in done.output
     row = json.loads((tmp_path / "dask" / "cells" / "climate.json").read_text())["row"]
     assert row["rounds"] == command.QUICK_ROUNDS
     assert row["replayed"] > 0
     assert row["seconds_plain"] > 0
-    with (tmp_path / "dask.csv").open() as file:
-        (kept,) = csv.DictReader(file)
+    (kept,) = rows_of(tmp_path / "dask.csv")
     assert kept["identical"] == "True"
     assert "reductions of a climate" in (tmp_path / "dask.md").read_text()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,8 @@ from experiments.models import MODELS, Model
 from stowplan.insight.pool_models import replay
 from stowplan.profiler import StepLog
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
+
+from .tables import rows_of
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
@@ -66,11 +67,6 @@ def run(command: click.Command, out: Path, *options: str) -> str:
     return done.output
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def has_pictures(out: Path, name: str) -> bool:
     with Image.open(out / f"{name}.png") as picture:
         picture.verify()
@@ -79,7 +75,7 @@ def has_pictures(out: Path, name: str) -> bool:
 
 def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str) -> None:
     run(memory.main, tmp_path, "--model", tiny, "--device", "cpu")
-    rows = {(row["phase"], int(row["batch"])): row for row in read(tmp_path / "memory.csv")}
+    rows = {(row["phase"], int(row["batch"])): row for row in rows_of(tmp_path / "memory.csv")}
     assert set(rows) == {("training", 16), ("training", 1024), ("inference", 1)}
     assert all(row["arena"] == row["lower_bound"] for row in rows.values())
     assert all(int(row["pool_free-lists"]) >= int(row["pool_none"]) > 0 for row in rows.values())
@@ -89,7 +85,7 @@ def test_memory_from_recorded_and_from_predicted_steps(tmp_path: Path, tiny: str
     assert int(rows["inference", 1]["retained"]) == 4 * parameters
     table = (tmp_path / "memory.md").read_text(encoding="utf-8")
     assert all(f"| arena over {title} |" in table for title in memory.POOLS.values())
-    (check,) = read(tmp_path / "prediction.csv")
+    (check,) = rows_of(tmp_path / "prediction.csv")
     assert abs(float(check["error"])) < 0.005
     assert has_pictures(tmp_path, "memory")
 
@@ -102,12 +98,11 @@ def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
     kept["row"]["blocks"] = 12345
     cell.write_text(json.dumps(kept))
     run(heuristic.main, tmp_path, *options)
-    assert read(tmp_path / "heuristic.csv")[0]["blocks"] == "12345"
+    assert rows_of(tmp_path / "heuristic.csv")[0]["blocks"] == "12345"
     run(heuristic.main, tmp_path, *options, "--seed", "1")  # other data
-    (row,) = read(tmp_path / "heuristic.csv")
+    (row,) = rows_of(tmp_path / "heuristic.csv")
     assert row["blocks"] != "12345"
     assert float(row["best_fit_seconds"]) > 0
-    assert has_pictures(tmp_path, "heuristic")
 
 
 def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +110,7 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(peers, "available", dict)
     options = "--model googlenet --phase inference --device cpu --quick --limit 1000"
     run(step_time.main, tmp_path, *options.split())
-    (row,) = read(tmp_path / "time.csv")
+    (row,) = rows_of(tmp_path / "time.csv")
     assert float(row["seconds_NumPy"]) > 0
     assert float(row["seconds_stowplan_NumPy"]) > 0
     low, middle, high = json.loads(row["ratio_NumPy"])
@@ -138,7 +133,7 @@ def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join(lines))
     text = ("--source", str(tmp_path / "source"), "--target", str(tmp_path / "target"))
     run(growth.main, tmp_path, *text, "--device", "cpu", "--batch", "2", "--steps", "10")
-    rows = {row["pool"]: row for row in read(tmp_path / "growth.csv")}
+    rows = {row["pool"]: row for row in rows_of(tmp_path / "growth.csv")}
     assert set(rows) == {*memory.POOLS.values(), "stowplan"}
     assert float(rows["no pool"]["over_live"]) == pytest.approx(1, rel=0.01)  # it rounds sizes up
     assert float(rows["CuPy"]["over_live"]) <= float(rows["Chainer 1"]["over_live"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import first_steps
+
+from .tables import rows_of
 
 pytestmark = pytest.mark.usefixtures("chainer")
 
@@ -30,12 +31,9 @@ def small() -> Any:
 
 def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(first_steps.NETWORKS, "vgg", (small, "small"))
-    result = CliRunner().invoke(
-        first_steps.main, ["--folder", str(tmp_path), "--model", "vgg", "--steps", "3"]
-    )
+    result = CliRunner().invoke(first_steps.main, ["--out", str(tmp_path), "--model", "vgg", "--steps", "3"])
     assert result.exit_code == 0, result.output
-    with open(tmp_path / "first_steps.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "first_steps.csv")
     plain, lean, unwatched, *budgets = ([int(row[f"step {n}"]) for n in (1, 2, 3)] for row in rows)
     assert lean[0] == pytest.approx(plain[0], rel=0.02)
     assert lean[2] < 0.95 * plain[2]
@@ -55,10 +53,9 @@ def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: py
     for network, one_graph in (("dcgan", True), ("dcgan-two", False)):
         make, title = partial(first_steps._dcgan, one_graph, 2), first_steps.NETWORKS[network][1]
         monkeypatch.setitem(first_steps.NETWORKS, network, (make, title))
-    arguments = ["--folder", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
+    arguments = ["--out", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
     assert CliRunner().invoke(first_steps.main, arguments).exit_code == 0
-    with open(tmp_path / "first_steps.csv", newline="") as file:
-        refused = [(row["network"], row["steps"]) for row in csv.DictReader(file) if row["note"]]
+    refused = [(row["network"], row["steps"]) for row in rows_of(tmp_path / "first_steps.csv") if row["note"]]
     name = first_steps.NETWORKS["dcgan"][1]
     assert refused == [(name, way) for way in first_steps.WAYS if way.startswith("watch=False")]
 

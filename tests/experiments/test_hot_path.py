@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,8 @@ from click.testing import CliRunner
 
 from experiments import hot_path
 from experiments.measures import peers
+
+from .tables import rows_of
 
 
 def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,8 +22,7 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "rows.csv"
     done = CliRunner().invoke(hot_path.main, ["--quick", "--csv", str(path)])
     assert done.exit_code == 0, done.output
-    with open(path, newline="", encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
+    found = rows_of(path)
     numpy_rows = [row for row in found if row["part"] == "numpy.empty"]
     assert {row["contestant"] for row in numpy_rows} == {"NumPy", "NumpyPool"}
     assert {int(row["bytes"]) for row in numpy_rows} == {64, 2**16}
@@ -31,4 +31,4 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     assert {"nothing", "NumpyPool"} <= {row["contestant"] for row in step_rows}
     assert float(step_rows[0]["ratio"]) == 1
     assert all(float(row["ns"]) > 0 for row in found)
-    assert "64 KiB" in done.output
+    assert "65,536" in done.output

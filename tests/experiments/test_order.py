@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 from click.testing import CliRunner
 
 from experiments.order import main
 from stowplan.scheduling import Phase, StepGraph
+
+from .tables import rows_of
 
 
 def step(batch: int) -> StepGraph:
@@ -26,10 +27,9 @@ def test_the_command_writes_both_files(tmp_path: Path) -> None:
     for batch in (1, 32):
         paths.append(str(tmp_path / f"net_b{batch}_train.graph"))
         step(batch).save(paths[-1])
-    result = CliRunner().invoke(main, [*paths, "--folder", str(tmp_path / "found"), "--repeat", "1"])
+    result = CliRunner().invoke(main, [*paths, "--out", str(tmp_path / "found"), "--repeat", "1"])
     assert result.exit_code == 0, result.output
-    with open(tmp_path / "found" / "order.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "found" / "order.csv")
     assert [(row["graph"], row["before"], row["peak"]) for row in rows] == [
         ("net_b1_train", "40", "10"),
         ("net_b32_train", "1280", "320"),

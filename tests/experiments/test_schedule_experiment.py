@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,8 @@ from experiments import schedule
 from experiments.measures import data, scheduled_steps, step_graphs
 from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
+
+from .tables import rows_of
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
@@ -68,15 +69,10 @@ def run(out: Path, *options: str) -> None:
     assert done.exit_code == 0, done.output
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
     options = ("--model", deep, "--batch", "32", "--quick", "--limit", "1000", "--budgets", "0.95,0.5,0")
     run(tmp_path, *options)
-    (row,) = read(tmp_path / "schedule.csv")
+    (row,) = rows_of(tmp_path / "schedule.csv")
     assert row["recorded"] == "True"
     assert float(row["ratio"]) < 0.8
     assert float(row["ratio"]) < float(row["ratio_in_all"])
@@ -86,7 +82,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
     assert float(row["pool"]) > 0
     assert int(row["rounds"]) == schedule.QUICK_ROUNDS
 
-    large, half, least = read(tmp_path / "schedule_budgets.csv")
+    large, half, least = rows_of(tmp_path / "schedule_budgets.csv")
     assert "lean steps keep to it" in large["note"]
     assert int(least["peak"]) <= int(half["peak"]) <= 0.5 * 1.01 * int(row["plain"])
     for one in (half, least):
@@ -95,7 +91,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
         assert float(one["predicted_time"]) > float(one["lean_time"])
         assert int(one["recomputed"]) > 0
 
-    (bits,) = read(tmp_path / "schedule_bits.csv")
+    (bits,) = rows_of(tmp_path / "schedule_bits.csv")
     for optimizer in scheduled_steps.OPTIMIZERS:
         assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
         assert int(bits[f"{optimizer} recomputed"]) > 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from experiments import threads
+
+from .tables import rows_of
 
 
 def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,8 +18,7 @@ def test_one_run_makes_the_table_and_the_file(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "rows.csv"
     done = CliRunner().invoke(threads.main, ["--quick", "--csv", str(path)])
     assert done.exit_code == 0, done.output
-    with open(path, newline="", encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
+    found = rows_of(path)
     numpy_rows = [row for row in found if row["part"] == "numpy.empty"]
     assert [(row["threads"], row["contestant"]) for row in numpy_rows] == [
         ("1", "NumPy"),

@@ -51,16 +51,9 @@ def test_ratios_are_those_of_a_turn_then_of_a_round() -> None:
     assert not measure.compare([*rounds(), *rounds("b")])["identical"]
 
 
-def test_verdicts() -> None:
-    about = {"network": "gpt", "title": "GPT", "phase": "training"}
-    row = about | measure.compare(rounds())
-    lines = table.verdicts([row, {"network": "lstm", "note": "left out"}])
-    assert [line for line in lines if line.startswith("CPU time over glibc's, median of 1: 0.900")]
-    assert lines[0].endswith("yes")
-    assert "page faults over glibc's 0.0010" in lines[-1]
-    assert "replayed 99.00%" in lines[-1]
-    assert table.verdicts([row | {f"over_{GLIBC}": 1.01}])[0].endswith("NO")
-    assert "jemalloc: faults" in [column.heading for column in table.columns([row])]
+def test_each_contestant_has_columns() -> None:
+    headings = [column.heading for column in table.columns([measure.compare(rounds())])]
+    assert "jemalloc: faults" in headings
 
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

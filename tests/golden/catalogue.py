@@ -25,7 +25,11 @@ DATA = Path(__file__).parents[1] / "data" / "golden"
 # ------------------------------------------------------------------------------------------------------------ recorded
 
 
-def _network(name: str, batch: int, steps: int) -> Callable[[recording.Recording], object]:
+def _network(
+    name: str, batch: int, steps: int, differ: bool = False
+) -> Callable[[recording.Recording], object]:
+    """Train a network; `differ`: each step on other sentences."""
+
     def run(to: recording.Recording) -> None:
         from experiments.measures.data import Data
         from experiments.measures.workload import Workload
@@ -34,24 +38,11 @@ def _network(name: str, batch: int, steps: int) -> Callable[[recording.Recording
 
         enable_chainer()
         workload = Workload(MODELS[name], "training", batch, Data())
+        batches = Data().mini_batches(batch, steps) if differ else [None] * steps
         with to.entered():
-            for _ in range(steps):
+            for examples in batches:
                 with to.step():
-                    workload.step()
-
-    return run
-
-
-def _seq2seq(batch: int, turns: int) -> Callable[[recording.Recording], object]:
-    def run(to: recording.Recording) -> None:
-        from experiments.seq2seq import Training
-        from stowplan.compat import enable_chainer
-
-        enable_chainer()
-        training = Training(batch, 0)
-        with to.entered():
-            for _ in range(turns):
-                training.run(to.step)
+                    workload.step(examples)
 
     return run
 
@@ -86,7 +77,7 @@ RECORDED: dict[str, Callable[[recording.Recording], object]] = {
     "frames-any-order": _program(
         frames, 60, iter(np.random.default_rng(3).choice([64, 96, 80], 60).tolist())
     ),
-    "seq2seq": _seq2seq(4, 6),
+    "seq2seq": _network("seq2seq", 4, 30, differ=True),
     "googlenet": _network("googlenet", 2, 5),
     "resnet50": _network("resnet50", 2, 5),
     "unmarked-solver": _program(solver, [4] * 20, marked=False),
