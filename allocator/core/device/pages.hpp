@@ -7,15 +7,14 @@
 //
 //     page    | block | hole | block | block |           |        holes: offset -> bytes
 //
-// O(pages that are not full, and holes of one) for a request, mostly much less; O(log holes) for a free. Not
-// synchronized.
+// O(pages that are not full, and holes of one) for a request, mostly much less; O(log holes) for a free. What finds no
+// memory of the host's (std::bad_alloc) has changed nothing. Not synchronized.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -34,7 +33,7 @@ class Page {
   bool is_full() const { return holes_.empty(); }
   bool is_empty() const { return used_ == 0; }
 
-  // The offset of so many bytes that were free; none where there is no room.
+  // The offset of so many bytes that were free; none where there is no room. Allocates nothing.
   std::optional<Bytes> take(Bytes size) {
     if (size > largest_) return std::nullopt;
     const auto fits = [size](const auto& hole) { return hole.second >= size; };
@@ -44,28 +43,30 @@ class Page {
       for (const auto& [begin, room] : holes_) largest_ = std::max(largest_, room);
       return std::nullopt;
     }
-    const auto [offset, room] = *at;
-    holes_.erase(at);
-    if (room > size) holes_.emplace(offset + size, room - size);
+    const Bytes offset = at->first;
+    auto hole = holes_.extract(at);
+    hole.key() += size;
+    hole.mapped() -= size;
+    if (hole.mapped() > 0) holes_.insert(std::move(hole));
     used_ += size;
     return offset;
   }
 
   void give(Bytes offset, Bytes size) {
+    const auto hole = holes_.emplace(offset, size).first;  // all that may fail
     used_ -= size;
-    const auto next = holes_.lower_bound(offset);
+    const auto next = std::next(hole);
     if (next != holes_.end() && next->first == offset + size) {
-      size += next->second;
+      hole->second += next->second;
       holes_.erase(next);
     }
-    auto before = holes_.lower_bound(offset);
-    if (before != holes_.begin() && std::prev(before)->first + std::prev(before)->second == offset) {
-      --before;
-      size = before->second += size;
-    } else {
-      holes_.emplace(offset, size);
-    }
-    largest_ = std::max(largest_, size);
+    largest_ = std::max(largest_, hole->second);
+    if (hole == holes_.begin()) return;
+    const auto before = std::prev(hole);
+    if (before->first + before->second != offset) return;
+    before->second += hole->second;
+    largest_ = std::max(largest_, before->second);
+    holes_.erase(hole);
   }
 
  private:
@@ -76,35 +77,31 @@ class Page {
 
 class Pages {
  public:
-  // A page, and the offset of so many bytes in it that were free; null where no page has room.
+  // A page, and the offset of so many bytes in it that were free; null where no page has room. Allocates nothing.
   std::pair<Page*, Bytes> take(Bytes size) {
     for (auto at = open_.begin(); at != open_.end(); ++at) {
-      Page* page = at->second;
-      const auto offset = page->take(size);
+      Page& page = at->second;
+      const auto offset = page.take(size);
       if (!offset) continue;
-      if (page->is_full()) open_.erase(at);
-      return {page, *offset};
+      if (page.is_full()) full_.insert(open_.extract(at));
+      return {&page, *offset};
     }
     return {nullptr, 0};
   }
   void add(std::uintptr_t address, Bytes size) {
-    auto page = std::make_unique<Page>(address, size, came_++);
-    open_.emplace(page->number, page.get());
-    all_.emplace(page->number, std::move(page));
+    open_.try_emplace(came_, address, size, came_);
+    ++came_;
   }
   // Takes bytes back; true: nothing is left in the page, which is gone, and its memory is the caller's.
   bool give(Page* page, Bytes offset, Bytes size) {
+    const bool was_full = page->is_full();
     page->give(offset, size);
-    open_.emplace(page->number, page);
-    if (!page->is_empty()) return false;
-    open_.erase(page->number);
-    all_.erase(page->number);
-    return true;
+    if (was_full) open_.insert(full_.extract(page->number));
+    return page->is_empty() && open_.erase(page->number) > 0;
   }
 
  private:
-  std::map<std::uint64_t, std::unique_ptr<Page>> all_;
-  std::map<std::uint64_t, Page*> open_;  // those that are not full
+  std::map<std::uint64_t, Page> open_, full_;  // a page goes from one to the other and stays where it is
   std::uint64_t came_ = 0;
 };
 

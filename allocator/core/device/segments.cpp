@@ -1,6 +1,7 @@
 #include "segments.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "apart.hpp"
 
@@ -8,9 +9,7 @@ namespace stowplan::allocator {
 
 // The process may outlive its device, so errors of the driver are ignored here.
 Segments::~Segments() {
-  std::vector<std::uintptr_t> gone;
-  for (const Free& segment : free_) gone.push_back(segment.address);
-  free_device(gone);
+  for (const Free& segment : free_) free_device(segment.address);
 }
 
 CudaError Segments::take(Bytes size, Stream stream, Place& place) {
@@ -32,18 +31,25 @@ CudaError Segments::take_in_page(Place& place) {
   }
   std::uintptr_t address = 0;
   const CudaError error = segment({place.stream, page_}, place.size, address);
-  const Lock lock(mutex_);
-  // Another thread, or a finalizer, may have made some.
-  const bool has_room = (error == kCudaSuccess || fits(place.size)) && cut(place);
-  if (error != kCudaSuccess) return has_room ? kCudaSuccess : error;
-  if (has_room) {
-    keep({place.stream, page_}, address);
-    return kCudaSuccess;
+  {
+    const Lock lock(mutex_);
+    // Another thread, or a finalizer, may have made some.
+    const bool has_room = (error == kCudaSuccess || fits(place.size)) && cut(place);
+    if (error != kCudaSuccess) return has_room ? kCudaSuccess : error;
+    if (!has_room && add_page(place, address)) return kCudaSuccess;
+    if (keep({place.stream, page_}, address)) return has_room ? kCudaSuccess : kCudaOutOfMemory;
   }
-  holes_ += page_;
+  drop({place.stream, page_}, address);
+  return place.page != nullptr ? kCudaSuccess : kCudaOutOfMemory;
+}
+
+// Takes a place in a page more, of this segment; false: the host has no memory to note it.
+bool Segments::add_page(Place& place, std::uintptr_t address) try {
   pages_[place.stream].add(address, page_);
-  cut(place);
-  return kCudaSuccess;
+  holes_ += page_;
+  return cut(place);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // Takes a place in the first page of the stream that has room.
@@ -90,86 +96,98 @@ CudaError Segments::ask_device(Bytes size, std::uintptr_t& address) const {
   return error;
 }
 
+// Takes the segment of this size and stream that was freed last.
 bool Segments::reuse(Key key, std::uintptr_t& address) {
-  const auto at = free_by_key_.find(key);
-  if (at == free_by_key_.end()) return false;
-  const auto segment = at->second.back();
-  at->second.pop_back();
-  if (at->second.empty()) free_by_key_.erase(at);
-  address = segment->address;
+  auto at = free_by_key_.upper_bound(key);
+  if (at == free_by_key_.begin() || (--at)->first != key) return false;
+  address = at->second->address;
   kept_ -= key.second;
-  free_.erase(segment);
+  free_.erase(at->second);
+  free_by_key_.erase(at);
   return true;
 }
 
-// A finalizer calls this: where the host has no memory to note a free segment, it stays a live one.
+// A finalizer calls this: a block that the host has no memory to note the end of stays a live one.
 void Segments::give(const Place& place) noexcept try {
-  const Lock lock(mutex_);
   std::uintptr_t address = place.address;
   Bytes size = in_pages(place.size);
-  if (place.page != nullptr) {
-    address = place.page->address;
-    size = page_;
-    holes_ += place.size;
-    const auto offset = static_cast<Bytes>(place.address - address);
-    if (!pages_[place.stream].give(place.page, offset, place.size)) return;
-    holes_ -= size;
-  } else {
-    ends_ -= size - place.size;
+  {
+    const Lock lock(mutex_);
+    if (place.page != nullptr) {
+      address = place.page->address;
+      size = page_;
+      const auto offset = static_cast<Bytes>(place.address - address);
+      const bool is_last = pages_[place.stream].give(place.page, offset, place.size);
+      holes_ += place.size;
+      if (!is_last) return;
+      holes_ -= size;
+    } else {
+      ends_ -= size - place.size;
+    }
+    if (keep({place.stream, size}, address)) return;
   }
-  keep({place.stream, size}, address);
+  drop({place.stream, size}, address);
 } catch (const std::bad_alloc&) {
 }
 
-// A live segment is free from now on.
-void Segments::keep(Key key, std::uintptr_t address) {
-  free_by_key_[key].push_back(free_.insert(free_.end(), {key, address}));
+// A live segment is free from now on; false: the host has no memory to note it.
+bool Segments::keep(Key key, std::uintptr_t address) try {
+  std::list<Free> segment{{key, address, came_}};
+  free_by_key_.emplace(key, segment.begin());
+  free_.splice(free_.end(), segment);
+  ++came_;
   live_ -= key.second;
   kept_ += key.second;
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
-// Gives free segments back to the device until at most `keep` bytes of them are left. First they are taken out: what
+// Gives a live segment back to the device; where that cannot be now, it stays a live one.
+void Segments::drop(Key key, std::uintptr_t address) {
+  if (!may_free()) return;
+  free_device(address);
+  const Lock lock(mutex_);
+  live_ -= key.second;
+}
+
+// Gives free segments back to the device until at most `keep` bytes of them are left: those that are free now, as what
 // joins them later may have work that the wait does not cover.
 void Segments::release(Bytes keep) {
+  std::uint64_t later = 0;
+  {
+    const Lock lock(mutex_);
+    if (kept_ <= keep) return;
+    later = came_;
+  }
+  if (!may_free()) return;
   std::list<Free> gone;
   Bytes bytes = 0;
   {
     const Lock lock(mutex_);
-    while (kept_ > keep && !free_.empty()) {
+    while (kept_ > keep && free_.front().number < later) {
       const Key key = free_.front().key;
-      const auto at = free_by_key_.find(key);
-      at->second.pop_front();
-      if (at->second.empty()) free_by_key_.erase(at);
+      free_by_key_.erase(free_by_key_.lower_bound(key));
       gone.splice(gone.end(), free_, free_.begin());
       kept_ -= key.second;
       bytes += key.second;
     }
     leaving_ += bytes;
   }
-  if (bytes == 0) return;
-  const bool may_go = may_free_(owner_);
-  if (may_go) {
-    std::vector<std::uintptr_t> addresses;
-    for (const Free& segment : gone) addresses.push_back(segment.address);
-    free_device(addresses);
-  }
+  for (const Free& segment : gone) free_device(segment.address);
   const Lock lock(mutex_);
   leaving_ -= bytes;
-  if (may_go) return;
-  kept_ += bytes;
-  for (auto segment = gone.end(); segment != gone.begin();) {
-    --segment;
-    free_by_key_[segment->key].push_front(segment);
-  }
-  free_.splice(free_.begin(), gone);
 }
 
-void Segments::free_device(const std::vector<std::uintptr_t>& addresses) const {
-  if (addresses.empty()) return;
+bool Segments::may_free() const try { return may_free_(owner_); } catch (const std::bad_alloc&) {
+  return false;
+}
+
+void Segments::free_device(std::uintptr_t address) const {
   const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  for (const std::uintptr_t address : addresses) api_.checked(api_.free(reinterpret_cast<void*>(address)));
+  api_.checked(api_.free(reinterpret_cast<void*>(address)));
 }
 
 bool Segments::keep_limit(Bytes asked) {

@@ -14,18 +14,17 @@
 // `is_worn()`, its caller may serve what is not planned by an allocator that splits what it has (`note_beside`).
 //
 // O(log segments) for a request that a free one serves; else a call of the driver. Any thread, at any time. The driver
-// is never called under the lock, and neither is `may_free`.
+// is never called under the lock, and neither is `may_free`. No byte is lost where the host has no memory: what cannot
+// be noted is not taken, or goes back to the device.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "cuda_api.hpp"
 #include "pages.hpp"
@@ -96,18 +95,22 @@ class Segments {
   struct Free {
     Key key;
     std::uintptr_t address;
+    std::uint64_t number;  // in the order in which they became free
   };
 
   Bytes in_pages(Bytes size) const { return (size + page_ - 1) / page_ * page_; }
   CudaError take_in_page(Place& place);
   CudaError segment(Key key, Bytes asked, std::uintptr_t& address);
   CudaError ask_device(Bytes size, std::uintptr_t& address) const;
+  void drop(Key key, std::uintptr_t address);
   void release(Bytes keep);
-  void free_device(const std::vector<std::uintptr_t>& addresses) const;
+  bool may_free() const;
+  void free_device(std::uintptr_t address) const;
   // Under the lock:
   bool cut(Place& place);
+  bool add_page(Place& place, std::uintptr_t address);
   bool reuse(Key key, std::uintptr_t& address);
-  void keep(Key key, std::uintptr_t address);
+  bool keep(Key key, std::uintptr_t address);
   void note(Bytes size);
   void note_most();
   Bytes sum() const { return live_ + kept_ + leaving_ + arenas_ + claimed_ + beside_held_; }
@@ -124,15 +127,16 @@ class Segments {
   std::atomic<std::uint64_t> taken_{0};
   std::mutex mutex_;
   std::map<Stream, Pages> pages_;
-  std::list<Free> free_;  // the longest free first
-  std::map<Key, std::deque<std::list<Free>::iterator>> free_by_key_;
-  Bytes live_ = 0, kept_ = 0, arenas_ = 0;  // bytes: of live and of free segments, and of arenas
-  Bytes claimed_ = 0, claimed_ends_ = 0;    // of segments being allocated, and their unused ends
-  Bytes leaving_ = 0;                       // of segments that are going back
-  Bytes holes_ = 0, ends_ = 0;              // of live segments that belong to no block: see unused()
-  Bytes most_ = 0, most_before_ = 0;        // live at a time: in this step, and in the one before it
-  Bytes top_ = 0, lost_ = 0;                // the most of blocks and arenas at a time, and what no block had then
-  Bytes peak_ = 0;                          // the peak of sum()
+  std::list<Free> free_;                                       // the longest free first
+  std::multimap<Key, std::list<Free>::iterator> free_by_key_;  // of one key, in the same order
+  std::uint64_t came_ = 0;                                     // the next one's number
+  Bytes live_ = 0, kept_ = 0, arenas_ = 0;                     // bytes: of live and of free segments, and of arenas
+  Bytes claimed_ = 0, claimed_ends_ = 0;                       // of segments being allocated, and their unused ends
+  Bytes leaving_ = 0;                                          // of segments that are going back
+  Bytes holes_ = 0, ends_ = 0;                                 // of live segments that belong to no block: see unused()
+  Bytes most_ = 0, most_before_ = 0;                           // live at a time: in this step, and in the one before it
+  Bytes top_ = 0, lost_ = 0;  // the most of blocks and arenas at a time, and what no block had then
+  Bytes peak_ = 0;            // the peak of sum()
   Bytes beside_held_ = 0, beside_used_ = 0;
 };
 
