@@ -78,7 +78,7 @@ def smallest(graph: StepGraph) -> IntArray:
         more: int = sum(size[s] for s in fresh[operator] if s not in alive)
         return more - sum(size[s] for s in touched[operator] if left[s] == 1)
 
-    dependants, waits = edges(graph)
+    dependants, waits = graph.dependants(), [len(row) for row in graph.dependencies().rows()]
     order = _forward(graph)
     for operator in order:
         run(operator)
@@ -135,17 +135,6 @@ def _born(graph: StepGraph) -> list[int]:
     return born
 
 
-def edges(graph: StepGraph) -> tuple[list[list[int]], list[int]]:
-    """Return for each operator those that depend on it, and how many it waits for itself."""
-    dependants: list[list[int]] = [[] for _ in range(len(graph))]
-    waits = []
-    for operator, before in enumerate(graph.dependencies().rows()):
-        waits.append(len(before))
-        for other in before:
-            dependants[other].append(operator)
-    return dependants, waits
-
-
 def _forward(graph: StepGraph) -> list[int]:
     found: list[int] = np.flatnonzero(graph.phase == Phase.FORWARD).tolist()
     return found
@@ -160,7 +149,7 @@ def _released(graph: StepGraph, order: list[int], dependants: list[list[int]], w
 
 
 def _ordered(graph: StepGraph, priority: Priority) -> IntArray:
-    dependants, waits = edges(graph)
+    dependants, waits = graph.dependants(), [len(row) for row in graph.dependencies().rows()]
     order = _forward(graph)
     heap = [(*priority(i, 0), i) for i in _released(graph, order, dependants, waits)]
     heapq.heapify(heap)
