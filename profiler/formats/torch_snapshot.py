@@ -86,15 +86,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
     OSError
         The file cannot be opened.
     """
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        snapshot = loads(data)
-    except UnsafePickleError as error:
-        raise FormatError(path, str(error)) from None
-    traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
-    if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
-        raise FormatError(path, "not a memory snapshot of PyTorch; expected a dictionary with device_traces")
+    segments, traces = _parts(path)
     device = _choose(path, traces, device)
     log = EventLog(path, f"device_traces[{device}][{{}}]")
     alive: list[int] = []  # its changes
@@ -124,20 +116,13 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             sites[id(frames)] = _site(frames)
         log.allocate(address, size, log.integer(entry, "stream", 0), ns, sites[id(frames)])
     profile = log.profile()
-    at_the_end = _at_the_end(snapshot.get("segments"), device)
+    at_the_end = _at_the_end(segments, device)
     if at_the_end is None:
         return profile
     in_segments, in_blocks = _ending_at(reserved, at_the_end[0]), _ending_at(alive, at_the_end[1])
     if in_segments is None or in_blocks is None or not in_segments.any():
         return profile
-    program = Program(
-        library=LIBRARY,
-        requests=len(profile),
-        bytes=int(profile.size.sum()),
-        live_peak=int(in_blocks.max()),
-        reserved=int(in_segments.max()),
-        before=int(in_blocks[0]),
-    )
+    program = _program(profile, in_blocks, in_segments)
     return replace(profile, alive=in_blocks[allocations], program=program)
 
 
@@ -160,6 +145,31 @@ def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> 
     """
     with atomic_write(path) as file:
         pickle.dump(_snapshot(profile, np.asarray(offsets)), file, protocol=_PROTOCOL)
+
+
+def _program(profile: Profile, in_blocks: IntArray, in_segments: IntArray) -> Program:
+    return Program(
+        library=LIBRARY,
+        requests=len(profile),
+        bytes=int(profile.size.sum()),
+        live_peak=int(in_blocks.max()),
+        reserved=int(in_segments.max()),
+        before=int(in_blocks[0]),
+    )
+
+
+def _parts(path: str | os.PathLike[str]) -> tuple[Any, list[list[Any]]]:
+    """Return the segments of a snapshot, whatever they are, and the traces of its devices."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        snapshot = loads(data)
+    except UnsafePickleError as error:
+        raise FormatError(path, str(error)) from None
+    traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
+    if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
+        raise FormatError(path, "not a memory snapshot of PyTorch; expected a dictionary with device_traces")
+    return snapshot.get("segments"), traces
 
 
 def _choose(path: str | os.PathLike[str], traces: list[list[Any]], device: int | None) -> int:
