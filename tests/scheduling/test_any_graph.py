@@ -26,7 +26,6 @@ from stowplan.scheduling.ordering import order
 from stowplan.scheduling.registry import SchedulingOptions, find
 
 from .graphs import random_graph
-from .nets import brute_force
 
 pytestmark = pytest.mark.no_cover
 
@@ -86,22 +85,6 @@ def test_what_was_changed_in_place_is_not_read_again() -> None:
     assert hazards(graph, dropped) == {2}
     with pytest.raises(ScheduleError, match="has been written since"):
         check(graph, dropped)
-
-
-@given(seeds, st.sampled_from([0.95, 0.9, 0.8]))
-@settings(settings.get_profile("dear"))
-def test_mip_is_exact_without_phases(seed: int, share: float) -> None:
-    pytest.importorskip("pulp")
-    graph = layered(5, 6, 2, seed)
-    budget = int(share * simulate(graph, lean(graph)).peak)
-    fastest, _ = brute_force(graph, budget)
-    answer = find("mip")(graph, SchedulingOptions(budget))
-    found = simulate(graph, answer.schedule)
-    if fastest is None:
-        assert found.peak > budget
-    else:
-        assert found.peak <= budget
-        assert found.extra_seconds == pytest.approx(fastest)
 
 
 @pytest.mark.parametrize(
