@@ -18,8 +18,9 @@ class Builder:
     def __init__(self) -> None:
         self.size: list[int] = []
         self.resident: list[bool] = []
+        self.label: list[str] = []
         self.rows: dict[str, list[Any]] = {
-            key: [] for key in ("label", "reads", "writes", "phase", "seconds", "workspace")
+            key: [] for key in ("reads", "writes", "phase", "seconds", "workspace", "repeatable")
         }
 
     def value(self, size: int, resident: bool = False) -> int:
@@ -35,16 +36,18 @@ class Builder:
         phase: Phase = Phase.FORWARD,
         seconds: float = 1.0,
         workspace: int = 0,
+        repeatable: bool = True,
     ) -> list[int]:
         written = [self.value(size) for size in sizes]
-        for column, entry in zip(
-            self.rows.values(), (label, reads, written, phase, seconds, workspace), strict=True
-        ):
+        self.label.append(label)
+        row = reads, written, phase, seconds, workspace, repeatable and phase == Phase.FORWARD
+        for column, entry in zip(self.rows.values(), row, strict=True):
             column.append(entry)
         return written
 
-    def graph(self) -> StepGraph:
-        return StepGraph(**self.rows, size=self.size, resident=self.resident)
+    def graph(self, packed: dict[int, int] | None = None) -> StepGraph:
+        few = [(packed or {}).get(v, size) for v, size in enumerate(self.size)]
+        return StepGraph(**self.rows, size=self.size, resident=self.resident, packed=few, label=self.label)
 
 
 def chain_net(layers: int, seed: int) -> StepGraph:
