@@ -246,7 +246,8 @@ class Profile:
         # The circle is made of two steps: where a block dies earlier in one of them, there may be nothing left.
         older = np.maximum(self.alive - own[self.start], 0)
         older = older[np.maximum(np.searchsorted(self.start, np.arange(self.period), "right") - 1, 0)]
-        before = max(self._before - int(own[-1] - escaped[-1]), 0)
+        before = 0 if self.program is None else self.program.before
+        before = max(before - int(own[-1] - escaped[-1]), 0)
         return np.append(older, before) + self.unplanned_step_bytes()
 
     def unplanned_step_bytes(self) -> IntArray:
@@ -266,10 +267,6 @@ class Profile:
         return None if rest is None else np.asarray(rest[:-1] - self.escaped_bytes())
 
     @property
-    def _before(self) -> int:
-        return 0 if self.program is None else self.program.before
-
-    @property
     def live_peak(self) -> int | None:
         """Most bytes that the *program* had alive at once during the step; None if that was not recorded."""
         parts = self.at_live_peak()
@@ -281,9 +278,9 @@ class Profile:
             return None
         fullest = int(self.alive.argmax())
         total, tick = int(self.alive[fullest]), int(self.start[fullest])
-        if self._before > total:
+        if self.program is not None and self.program.before > total:
             wrapped = int(self.live_bytes()[-1])
-            return LiveBytes(-1, self._before - wrapped, 0, wrapped)
+            return LiveBytes(-1, self.program.before - wrapped, 0, wrapped)
         escaped = min(int(self.escaped_bytes()[tick]), total)
         planned = min(int(self.live_bytes()[tick]), total - escaped)
         return LiveBytes(tick, total - escaped - planned, escaped, planned)
@@ -442,8 +439,7 @@ class Profile:
         when = np.concatenate([end, start])
         is_start = np.repeat([0, 1], n)
         order = np.lexsort((np.concatenate([np.arange(n)] * 2), is_start, when))
-        tick = np.empty(2 * n, dtype=np.int64)
-        tick[order] = np.arange(2 * n)
+        tick = np.argsort(order)
         new_start, new_end = tick[n:], tick[:n] + np.where(wraps, 2 * n, 0)
         by_start = np.argsort(new_start)
         return cls(table.size[by_start], new_start[by_start], new_end[by_start], period=2 * n)

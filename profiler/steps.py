@@ -161,24 +161,20 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
     where = np.concatenate([request, gap[planned]])
     position = np.concatenate([request, np.where(freed, own.position, after.position)[planned]])
     order = np.lexsort((position, ~is_free, where))
-    tick = np.empty(len(order), dtype=np.int64)
-    tick[order] = np.arange(len(order))
-    period = len(order)
-
-    start = tick[:n].copy()
+    tick = np.argsort(order)
     end = np.full(n, ESCAPED)
     end[owner[n:]] = tick[n:]
-    end[wrapped] += period
+    end[wrapped] += len(order)
     free_ns = np.where(freed, own.time_ns, np.where(wrapped, after.time_ns, _NEVER))
     alloc_ns = log.events["time_ns"][log.events["kind"] == ALLOCATE]
     return Profile(
         size=size,
-        start=start,
+        start=tick[:n],
         end=end,
         stream=stream,
         alloc_ns=np.where(alloc_ns == 0, UNKNOWN_NS, alloc_ns),
         free_ns=np.where(free_ns == 0, UNKNOWN_NS, free_ns),
-        period=period,
+        period=len(order),
     )
 
 

@@ -29,8 +29,8 @@ def descend(
 ) -> tuple[IntArray, IntArray, list[list[int]], int, bool]:
     """Improve a valid schedule; return its order (n,), ways (m,), drops, evaluations, and whether Ctrl-C came.
 
-    ``ways``: for each value that has a storage a bit for each `Way` that it may take, and 16 if it may be dropped after
-    any use, (m,); 0 for the others.
+    ``ways``: for each value that has a storage a bit for each `Way` that it may take, and 128 if it may be dropped
+    after any use, (m,); 0 for the others.
     ``groups``: storages that may change together. ``before``, ``after``: for each operator those that must run before
     it and after it, for the ``movable`` ones. ``effort``: evaluations of local search. ``coarse``: change groups alone.
     """

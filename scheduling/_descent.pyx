@@ -28,13 +28,6 @@ cdef extern from "scheduling/core/descent/solver.hpp" namespace "stowplan::sched
         const Graph&, const Rates&, Task&, const Control&, int64_t*, int64_t*) except +
 
 
-cdef vector[vector[int32_t]] rows_of(rows):
-    cdef vector[vector[int32_t]] found
-    for row in rows:
-        found.push_back(row)
-    return found
-
-
 def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), before=(), after=(), movable=(), effort=0,
             seed=0, coarse=False, time_limit=None, progress=None):
     cdef Columns columns = Columns(graph)
@@ -45,10 +38,9 @@ def descend(graph, order, way, ways, budget, rates, *, drops=None, groups=(), be
     allowed = np.ascontiguousarray(ways, dtype=np.uint8)
     speed.swap, speed.pack = rates.swap, rates.pack
     task.ways = flags(allowed)
-    task.groups = rows_of(groups)
-    task.drops = rows_of([()] * graph.values if drops is None else drops)
-    task.places.before, task.places.after = rows_of(before), rows_of(after)
-    task.places.movable = movable
+    task.groups = groups
+    task.drops = [()] * graph.values if drops is None else drops
+    task.places.before, task.places.after, task.places.movable = before, after, movable
     task.budget = budget
     task.seconds = graph.seconds.sum()
     task.coarse = coarse

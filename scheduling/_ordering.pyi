@@ -1,26 +1,20 @@
 """Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
 
-from collections.abc import Callable
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable, Sequence
 
 from .graph import IntArray
-
-Rows = tuple[IntArray, IntArray]
-"""Lists in compressed rows: first (count + 1,) and index."""
 
 SOLVERS: dict[str, int]
 FOUND_BY: tuple[str, ...]
 
 def solve(
     solver: str,
-    extra: IntArray,
-    before: Rows,
-    size: IntArray,
-    kept: npt.NDArray[np.uint8],
-    writers: Rows,
-    users: Rows,
+    extra: Sequence[int],
+    before: Sequence[Sequence[int]],
+    size: Sequence[int],
+    kept: Sequence[bool],
+    writers: Sequence[Sequence[int]],
+    users: Sequence[Sequence[int]],
     time_limit: float | None,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[IntArray, int, str, int, bool]:

@@ -3,13 +3,12 @@
 """Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
 import numpy as np
 
-include "../packing/_column.pxi"
 include "../packing/_polled.pxi"
 
 
@@ -66,16 +65,6 @@ cdef cbool tell(void* context, int64_t peak, int64_t bound) noexcept with gil:
     return listener.goes_on((peak, bound))
 
 
-cdef vector[vector[int32_t]] rows(Column first, Column index):
-    cdef vector[vector[int32_t]] lists
-    cdef Py_ssize_t row, k
-    lists.resize(first.shape[0] - 1)
-    for row in range(first.shape[0] - 1):
-        for k in range(first[row], first[row + 1]):
-            lists[row].push_back(<int32_t>index[k])
-    return lists
-
-
 SOLVERS = {
     "greedy": <int>Solver.kGreedy,
     "exact": <int>Solver.kExact,
@@ -85,22 +74,13 @@ SOLVERS = {
 FOUND_BY = ("joined", "greedy", "exact", "local")
 
 
-def solve(
-    solver, Column extra, before, Column size, const unsigned char[::1] kept, writers, users, time_limit, progress
-):
+def solve(solver, extra, before, size, kept, writers, users, time_limit, progress):
     cdef Draft draft
-    cdef Py_ssize_t s
-    cdef vector[vector[int32_t]] starts = rows(writers[0], writers[1])
-    cdef vector[vector[int32_t]] ends = rows(users[0], users[1])
-    for s in range(extra.shape[0]):
-        draft.extra.push_back(extra[s])
-    draft.before = rows(before[0], before[1])
-    draft.storages.resize(size.shape[0])
-    for s in range(size.shape[0]):
-        draft.storages[s].size = size[s]
-        draft.storages[s].to_end = kept[s] != 0
-        draft.storages[s].starts = starts[s]
-        draft.storages[s].ends = ends[s]
+    draft.extra, draft.before = extra, before
+    draft.storages.resize(len(size))
+    for s in range(len(size)):
+        draft.storages[s].size, draft.storages[s].to_end = size[s], kept[s]
+        draft.storages[s].starts, draft.storages[s].ends = writers[s], users[s]
     cdef Listener listener = Listener(progress)
     listener.peak = listener.bound = -1
     cdef Control control
@@ -112,8 +92,5 @@ def solve(
     with nogil:
         answer = c_solve(move(draft), which, control)
     interrupted = listener.interrupted()
-    order = np.empty(answer.order.size(), dtype=np.int64)
-    cdef int64_t[::1] column = order
-    for s in range(column.shape[0]):
-        column[s] = answer.order[s]
+    order = np.array(answer.order, dtype=np.int64)
     return order, answer.lower_bound, FOUND_BY[<int>answer.found_by], answer.states, interrupted

@@ -45,10 +45,9 @@ class Simulator:
         """For each value the position after which it goes for the last time, (m,); -1: it never was there, or stays."""
 
     def intervals(self) -> IntArray:
-        """For each value positions of its storage, (6, m); 2**31 - 1 where there is no such use.
+        """For each value positions of its storage, (3, m).
 
-        Rows: the first write, the last near use, the next use, the last use; and, as of the last evaluation, the next
-        need after the near use, and the last, of an operator or a rerun.
+        Rows: the last near use; the last use by an operator; and, as of the last evaluation, by one or a rerun.
         """
 
     def swapped(self, way: IntArray) -> list[tuple[int, int, int]]:

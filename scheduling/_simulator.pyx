@@ -39,33 +39,10 @@ cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::
         const vector[Index]& rerun_operators()
         Index near(Index)
         Index last(Index)
-        Index next_use(Index)
-        Index start(Index)
         Index needed(Index)
-        Index next_need(Index)
         Index leaves(Index)
         Index returns(Index)
         void released(vector[Index]&) except +
-
-
-cdef bint is_permutation(Column column, Py_ssize_t n) except *:
-    cdef vector[uint8_t] seen
-    if column.shape[0] != n:
-        return False
-    seen.resize(n, 0)
-    for i in range(n):
-        if not 0 <= column[i] < n or seen[column[i]]:
-            return False
-        seen[column[i]] = 1
-    return True
-
-
-cdef object as_array(const Index* data, size_t count):
-    out = np.empty(count, dtype=np.int32)
-    cdef Index[::1] view = out
-    for i in range(count):
-        view[i] = data[i]
-    return out.astype(np.int64)
 
 
 cdef class Simulator:
@@ -87,7 +64,7 @@ cdef class Simulator:
 
     def set_order(self, order):
         cdef Column column = np.ascontiguousarray(order, dtype=np.int64)
-        if not is_permutation(column, self.operators):
+        if not np.array_equal(np.sort(column), np.arange(self.operators)):
             raise ValueError(f"the order is not one of all operators, 0 to {self.operators - 1}, each once")
         with nogil:
             self.core.get().set_order(address(column))
@@ -129,12 +106,7 @@ cdef class Simulator:
         return self.last.peak, self.last.place, self.last.rerun, self.last.seconds
 
     def live(self):
-        cdef const vector[int64_t]* live = &self.core.get().live()
-        out = np.empty(self.operators, dtype=np.int64)
-        cdef int64_t[::1] view = out
-        for i in range(self.operators):
-            view[i] = live[0][i]
-        return out
+        return np.array(self.core.get().live(), dtype=np.int64)
 
     def recomputed(self):
         cdef const vector[Reruns]* reruns = &self.core.get().reruns()
@@ -148,19 +120,12 @@ cdef class Simulator:
     def released(self):
         cdef vector[Index] found
         self.core.get().released(found)
-        return as_array(found.data(), found.size())
+        return np.array(found, dtype=np.int64)
 
     def intervals(self):
         cdef CSimulator* core = self.core.get()
-        out = np.empty((6, self.values), dtype=np.int64)
-        cdef int64_t[:, ::1] view = out
-        cdef Column storage = self.storage
-        cdef Index s
-        for v in range(self.values):
-            s = <Index>storage[v]
-            view[0, v], view[1, v], view[2, v] = core.start(s), core.near(s), core.next_use(s)
-            view[3, v], view[4, v], view[5, v] = core.last(s), core.next_need(s), core.needed(s)
-        return out
+        rows = [(core.near(s), core.last(s), core.needed(s)) for s in self.storage.tolist()]
+        return np.array(rows, dtype=np.int64).reshape(-1, 3).T
 
     def swapped(self, way):
         cdef CSimulator* core = self.core.get()

@@ -71,7 +71,7 @@ class _Walk:
         self.writes = [sorted(set(row)) for row in graph.writes.rows()]
         core = simulator(graph, schedule, rates)
         core.evaluate()
-        _, near, _, self.last, _, self.needed = (row.tolist() for row in core.intervals())
+        near, self.last, self.needed = (row.tolist() for row in core.intervals())
         place = {operator: position for position, operator in enumerate(schedule.order.tolist())}
         rows = [] if schedule.drops is None else schedule.drops.rows()
         # Those before the near use are none: the program holds the value.

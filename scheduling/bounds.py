@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .graph import IntArray, Relation, StepGraph
+from .graph import IntArray, StepGraph
 from .schedule import Way, choices
 
 Bits = npt.NDArray[np.uint8]
@@ -35,28 +35,18 @@ Bits = npt.NDArray[np.uint8]
 
 def bound_orders(graph: StepGraph) -> int:
     """Bytes that are alive at once in every order, if all values are kept; without the resident storages."""
-    return _highest(graph, needs_of_orders(graph))
+    return _highest(graph, needs(graph, of_schedules=False))
 
 
 def bound_schedules(graph: StepGraph) -> int:
     """Bytes that are alive at once in every schedule; without the resident storages."""
-    return _highest(graph, needs_of_schedules(graph))
+    return _highest(graph, needs(graph, of_schedules=True))
 
 
-def needs_of_orders(graph: StepGraph) -> IntArray:
-    """Bytes certainly alive while each operator runs, in every order, if all values are kept; int64 (n,)."""
-    return _needs(graph, of_schedules=False)
-
-
-def needs_of_schedules(graph: StepGraph) -> IntArray:
-    """Bytes certainly alive while each operator runs, in every schedule; int64 (n,)."""
-    return _needs(graph, of_schedules=True)
-
-
-def _highest(graph: StepGraph, needs: IntArray) -> int:
+def _highest(graph: StepGraph, certain: IntArray) -> int:
     results = np.unique(graph.storage[graph.kept & _written(graph)])
     at_the_end = int(graph.size[results[~graph.resident[results]]].sum())
-    return max(at_the_end, int(needs.max(initial=0)))
+    return max(at_the_end, int(certain.max(initial=0)))
 
 
 def _written(graph: StepGraph) -> npt.NDArray[np.bool_]:
@@ -66,20 +56,22 @@ def _written(graph: StepGraph) -> npt.NDArray[np.bool_]:
     return written[graph.storage]
 
 
-def _needs(graph: StepGraph, of_schedules: bool) -> IntArray:
+def needs(graph: StepGraph, of_schedules: bool) -> IntArray:
+    """Bytes certainly alive while each operator runs; int64 (n,).
+
+    Parameters
+    ----------
+    of_schedules
+        Whether that is so in every schedule, or in every order, if all values are kept.
+    """
     n = len(graph)
-    before = _closure(graph.dependencies(), range(n))
-    after = _closure(_turned(graph.dependencies()), range(n - 1, -1, -1))
-    reads, writes = graph.reads.rows(), graph.writes.rows()
-    storage = graph.storage.tolist()
-    phase = graph.phase.tolist()
+    before = _closure(graph.dependencies().rows(), range(n))
+    after = _closure(graph.dependants(), range(n - 1, -1, -1))
+    storage, phase, users = graph.storage.tolist(), graph.phase.tolist(), graph.users()
     makers: dict[int, list[int]] = {}
-    users: dict[int, set[int]] = {}
-    for i in range(n):
-        for v in writes[i]:
-            makers.setdefault(storage[v], []).append(i)
-        for v in (*reads[i], *writes[i]):
-            users.setdefault(storage[v], set()).add(i)
+    for v, writers in enumerate(graph.writers()):
+        if writers:
+            makers.setdefault(storage[v], []).extend(writers)
     holders: dict[int, set[int]] = {}
     for v in np.flatnonzero(graph.held >= 0).tolist():
         holders.setdefault(storage[v], set()).add(int(graph.held[v]))
@@ -88,7 +80,7 @@ def _needs(graph: StepGraph, of_schedules: bool) -> IntArray:
     fleeting = set()
     if of_schedules and not graph.has_phases():
         fleeting = {s for s, ways in choices(graph).items() if Way.DROPPED in ways}
-    needs: IntArray = graph.workspace.copy()
+    certain: IntArray = graph.workspace.copy()
     for s, made in makers.items():
         if graph.resident[s] or not graph.size[s]:
             continue
@@ -96,16 +88,16 @@ def _needs(graph: StepGraph, of_schedules: bool) -> IntArray:
         if s not in results:
             still = users[s]
             if of_schedules:
-                still = {i for i in still if phase[i] == phase[made[0]]}
+                still = {i for i in still if phase[i] == phase[min(made)]}
             still = set() if s in fleeting else still
             alive &= np.bitwise_or.reduce(before[[*still, *holders.get(s, ())]], initial=np.uint8(0))
-        certain = np.unpackbits(alive, count=n).view(np.bool_)
-        certain[list(users[s])] = True
-        needs[certain] += graph.size[s]
-    return needs
+        during = np.unpackbits(alive, count=n).view(np.bool_)
+        during[list(users[s])] = True
+        certain[during] += graph.size[s]
+    return certain
 
 
-def _closure(rows: Relation, order: range) -> Bits:
+def _closure(rows: list[list[int]], order: range) -> Bits:
     """All operators that each reaches along the rows, and itself, as bits; (n, n / 8)."""
     n = len(rows)
     reached = np.zeros((n, (n + 7) // 8), dtype=np.uint8)
@@ -115,11 +107,3 @@ def _closure(rows: Relation, order: range) -> Bits:
             reached[i] = np.bitwise_or.reduce(reached[direct])
         reached[i, i // 8] |= 128 >> (i % 8)
     return reached
-
-
-def _turned(rows: Relation) -> Relation:
-    found: list[list[int]] = [[] for _ in range(len(rows))]
-    for i, direct in enumerate(rows.rows()):
-        for j in direct:
-            found[j].append(i)
-    return Relation(found)

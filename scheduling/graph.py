@@ -28,6 +28,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -117,6 +118,7 @@ _VALUE_COLUMNS: dict[str, Any] = {
 _RELATIONS = ("reads", "writes", "after")
 
 
+@dataclass(init=False, eq=False, repr=False, slots=True)
 class StepGraph:
     """A step of n operators, in the order in which it ran, and m values. Immutable; all columns are read-only.
 
@@ -156,26 +158,6 @@ class StepGraph:
         Naming the first operator or value that is wrong, and what was expected: columns of different lengths, a
         negative size, an unknown value or operator, a value that is read before it is written, a view of a view.
     """
-
-    __slots__ = (
-        "_choices",
-        "_dependencies",
-        "after",
-        "held",
-        "kept",
-        "label",
-        "name",
-        "packed",
-        "phase",
-        "reads",
-        "repeatable",
-        "resident",
-        "seconds",
-        "size",
-        "storage",
-        "workspace",
-        "writes",
-    )
 
     reads: Relation
     writes: Relation
@@ -265,6 +247,14 @@ class StepGraph:
             self._dependencies = Relation(rows)
         return self._dependencies
 
+    def dependants(self) -> list[list[int]]:
+        """Return for each operator those that depend on it directly, all of higher numbers."""
+        found: list[list[int]] = [[] for _ in range(len(self))]
+        for operator, before in enumerate(self.dependencies().rows()):
+            for other in before:
+                found[other].append(operator)
+        return found
+
     def writers(self) -> list[list[int]]:
         """Return for each value the operators that write it, in the step's order; none for what existed before."""
         found: list[list[int]] = [[] for _ in range(self.values)]
@@ -276,9 +266,11 @@ class StepGraph:
     def users(self) -> list[set[int]]:
         """Return for each value that has a storage the operators that read or write one that shares it."""
         found: list[set[int]] = [set() for _ in range(self.values)]
-        for operator, rows in enumerate(zip(self.reads.rows(), self.writes.rows(), strict=True)):
-            for value in (*rows[0], *rows[1]):
-                found[self.storage[value]].add(operator)
+        storage = self.storage.tolist()
+        for relation in (self.reads, self.writes):
+            for operator, values in enumerate(relation.rows()):
+                for value in values:
+                    found[storage[value]].add(operator)
         return found
 
     def has_phases(self) -> bool:
@@ -347,20 +339,16 @@ class StepGraph:
             _check_relation(what, rows, n, count, kind)
         if len(self.label) != n or len(self.name) != m:
             raise GraphError(f"{len(self.label)} labels and {len(self.name)} names; expected {n} and {m}")
-        for what in ("size", "packed"):
-            wrong = np.flatnonzero(getattr(self, what) < 0)
-            if len(wrong):
-                v = int(wrong[0])
-                raise GraphError(
-                    f"{self.name[v]} (value {v}): {what} {getattr(self, what)[v]}; expected 0 or more"
+        for what in ("size", "packed", "seconds", "workspace"):
+            column = getattr(self, what)
+            if not (column >= 0).all():
+                i = int((column >= 0).argmin())
+                of = (
+                    f"{self.name[i]} (value {i})"
+                    if what in _VALUE_COLUMNS
+                    else f"{self.label[i]} (operator {i})"
                 )
-        for what in ("seconds", "workspace"):
-            wrong = np.flatnonzero(~(getattr(self, what) >= 0))
-            if len(wrong):
-                i = int(wrong[0])
-                raise GraphError(
-                    f"{self.label[i]} (operator {i}): {what} {getattr(self, what)[i]}; expected 0 or more"
-                )
+                raise GraphError(f"{of}: {what} {column[i]}; expected 0 or more")
         if m and (self.storage.min() < 0 or self.storage.max() >= m):
             v = int(np.flatnonzero((self.storage < 0) | (self.storage >= m))[0])
             raise GraphError(

@@ -23,8 +23,7 @@ def hazards(graph: StepGraph, schedule: Schedule) -> set[int]:
     outcome = simulate(graph, schedule)
     if not outcome.recomputed:
         return set()
-    place = np.empty(len(graph), dtype=np.int64)
-    place[schedule.order] = np.arange(len(graph))
+    place = np.argsort(schedule.order)
     changes = _changes(graph, place)
     found: set[int] = set()
     for position, operators in outcome.recomputed:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from graphlib import TopologicalSorter
 
 import numpy as np
 
@@ -78,20 +79,16 @@ def smallest(graph: StepGraph) -> IntArray:
         more: int = sum(size[s] for s in fresh[operator] if s not in alive)
         return more - sum(size[s] for s in touched[operator] if left[s] == 1)
 
-    dependants, waits = edges(graph)
-    order = _forward(graph)
+    order, ready, waiting = _after_forward(graph)
     for operator in order:
         run(operator)
-    ready = _released(graph, order, dependants, waits)
     while ready:
         chosen = min(ready, key=lambda o: (adds(o), -born[o], o))
         ready.remove(chosen)
         run(chosen)
         order.append(chosen)
-        for other in dependants[chosen]:
-            waits[other] -= 1
-            if not waits[other]:
-                ready.append(other)
+        waiting.done(chosen)
+        ready += waiting.get_ready()
     return updates_early(graph, np.array(order, dtype=np.int64))
 
 
@@ -135,40 +132,27 @@ def _born(graph: StepGraph) -> list[int]:
     return born
 
 
-def edges(graph: StepGraph) -> tuple[list[list[int]], list[int]]:
-    """Return for each operator those that depend on it, and how many it waits for itself."""
-    dependants: list[list[int]] = [[] for _ in range(len(graph))]
-    waits = []
-    for operator, before in enumerate(graph.dependencies().rows()):
-        waits.append(len(before))
-        for other in before:
-            dependants[other].append(operator)
-    return dependants, waits
-
-
-def _forward(graph: StepGraph) -> list[int]:
-    found: list[int] = np.flatnonzero(graph.phase == Phase.FORWARD).tolist()
-    return found
-
-
-def _released(graph: StepGraph, order: list[int], dependants: list[list[int]], waits: list[int]) -> list[int]:
-    """Take the operators that have run out of `waits`; return those of the others that are ready."""
-    for operator in order:
-        for other in dependants[operator]:
-            waits[other] -= 1
-    return [i for i in range(len(graph)) if not waits[i] and graph.phase[i] != Phase.FORWARD]
+def _after_forward(graph: StepGraph) -> tuple[list[int], list[int], TopologicalSorter[int]]:
+    """Return the forward operators, those that are ready once these have run, and what tells of the others."""
+    waiting = TopologicalSorter(dict(enumerate(graph.dependencies().rows())))
+    waiting.prepare()
+    forward: list[int] = np.flatnonzero(graph.phase == Phase.FORWARD).tolist()
+    ready: list[int] = []
+    while found := waiting.get_ready():
+        run = [operator for operator in found if graph.phase[operator] == Phase.FORWARD]
+        ready += sorted({*found} - {*run})
+        waiting.done(*run)
+    return forward, ready, waiting
 
 
 def _ordered(graph: StepGraph, priority: Priority) -> IntArray:
-    dependants, waits = edges(graph)
-    order = _forward(graph)
-    heap = [(*priority(i, 0), i) for i in _released(graph, order, dependants, waits)]
+    order, ready, waiting = _after_forward(graph)
+    heap = [(*priority(i, 0), i) for i in ready]
     heapq.heapify(heap)
     while heap:
         operator = heapq.heappop(heap)[-1]
         order.append(operator)
-        for other in dependants[operator]:
-            waits[other] -= 1
-            if not waits[other]:
-                heapq.heappush(heap, (*priority(other, len(order)), other))
+        waiting.done(operator)
+        for other in waiting.get_ready():
+            heapq.heappush(heap, (*priority(other, len(order)), other))
     return updates_early(graph, np.array(order, dtype=np.int64))

@@ -154,8 +154,7 @@ class _Blocks:
         self, stream: list[int], place: dict[int, int], clock: IntArray, contiguous: Iterable[Sequence[int]]
     ) -> Reuse:
         n, k = len(self.graph), len(self.size)
-        position = np.empty(n, dtype=np.int64)
-        position[self.order] = np.arange(n)
+        position = np.argsort(self.order)
         start, end = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
         over = np.full(
             (k, clock.shape[1]), n + 1, dtype=np.int32
@@ -219,13 +218,10 @@ def check_reuse(graph: StepGraph, streams: Sequence[Sequence[int]], reuse: Reuse
     GraphError
         Naming the first operator, or pair of blocks, that is wrong.
     """
-    following: list[set[int]] = [set() for _ in range(len(graph))]
-    for operator, row in enumerate(graph.dependencies().rows()):
-        for earlier in row:
-            following[earlier].add(operator)
+    following = [set(row) for row in graph.dependants()]
     for stream in streams:
-        for k in range(1, len(stream)):
-            following[stream[k - 1]].add(stream[k])
+        for earlier, later in pairwise(stream):
+            following[earlier].add(later)
     after: list[set[int]] = []
     for operator in range(len(graph)):
         seen: set[int] = set()

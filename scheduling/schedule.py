@@ -202,8 +202,7 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
         )
     if not np.array_equal(np.sort(order), np.arange(n)):
         raise ScheduleError(f"the order is not one of all operators, 0 to {n - 1}, each once")
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n)
+    place = np.argsort(order)
     for operator, before in enumerate(graph.dependencies().rows()):
         for other in before:
             if place[other] > place[operator]:
@@ -280,15 +279,8 @@ def read_later(graph: StepGraph) -> dict[int, bool]:
 
     Mostly that is a later phase; where a step has several backward passes, it may be an earlier one.
     """
-    storage = graph.storage.tolist()
-    phase: dict[int, int] = {}
-    later = dict.fromkeys(storage, False)
-    for operator, (reads, writes) in enumerate(zip(graph.reads.rows(), graph.writes.rows(), strict=True)):
-        for value in (*writes, *reads):
-            own = int(graph.phase[operator])
-            if own != phase.setdefault(storage[value], own):
-                later[storage[value]] = True
-    return later
+    phase, users = graph.phase.tolist(), graph.users()
+    return {s: len({phase[operator] for operator in users[s]}) > 1 for s in graph.storage.tolist()}
 
 
 def _ways(graph: StepGraph) -> IntArray:

@@ -61,11 +61,6 @@ class Storages:
 
     def keeping(self, kept: Iterable[int]) -> IntArray:
         """Return the ways, int64 (m,), where these storages stay and all others go that may."""
-        chosen = set(kept)
-        own = [
-            int(Way.DROPPED if self.droppable(s) and s not in chosen else Way.KEPT)
-            if s in self.ways
-            else int(Way.KEPT)
-            for s in range(self.graph.values)
-        ]
-        return np.array(own, dtype=np.int64)[self.graph.storage]
+        way = np.zeros(self.graph.values, dtype=np.int64)
+        way[[s for s in {*self.ways} - {*kept} if self.droppable(s)]] = Way.DROPPED
+        return way[self.graph.storage]

@@ -36,7 +36,6 @@ from ...packing import Placement, Problem, pack
 from ...scheduling.graph import IntArray, StepGraph
 from ...scheduling.ordering import order as find_order
 from ...scheduling.ordering.problem import OrderProblem
-from ...scheduling.orders import edges
 from ...scheduling.schedule import Schedule, Way, require_valid
 from ...scheduling.simulate import simulate
 
@@ -223,7 +222,7 @@ class _Search:
         ends it: there ordering could not do better.
         """
         rng = random.Random(0)
-        dependants, _ = edges(self.graph)
+        dependants = self.graph.dependants()
         before = self.graph.dependencies().rows()
         least, current = self.peak(self.order), self.order
         for _ in range(_MOST_CHANGES):

@@ -41,6 +41,7 @@ import os
 import pickle
 import re
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -85,26 +86,19 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
     OSError
         The file cannot be opened.
     """
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        snapshot = loads(data)
-    except UnsafePickleError as error:
-        raise FormatError(path, str(error)) from None
-    traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
-    if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
-        raise FormatError(path, "not a memory snapshot of PyTorch; expected a dictionary with device_traces")
+    segments, traces = _parts(path)
     device = _choose(path, traces, device)
     log = EventLog(path, f"device_traces[{device}][{{}}]")
-    alive, reserved = _Count(), _Count()
-    allocations: list[int] = []  # changes of what is alive
+    alive: list[int] = []  # its changes
+    reserved: list[int] = []
+    allocations: list[int] = []  # how many changes of `alive` there were after each
     sites: dict[int, str | None] = {}  # by the identity of the frames, which many entries share
     for log.at, entry in enumerate(traces[device]):
         action = entry.get("action") if isinstance(entry, dict) else None
         if not isinstance(action, str):
             raise log.refusal("no action; expected an entry of a trace")
         if action in _RESERVES:
-            reserved.add(_RESERVES[action] * log.integer(entry, "size"))
+            reserved.append(_RESERVES[action] * log.integer(entry, "size"))
         if action not in ("alloc", "free_completed", "free"):
             continue
         address, size = log.integer(entry, "addr"), log.integer(entry, "size")
@@ -112,31 +106,24 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             continue
         time = entry.get("time_us")
         ns = time * 1000 if type(time) is int and 0 <= time < 2**63 // 1000 else UNKNOWN_NS
-        change = alive.add(size if action == "alloc" else -size)
+        alive.append(size if action == "alloc" else -size)
         if action != "alloc":
             log.free(address, ns, size)
             continue
-        allocations.append(change)
+        allocations.append(len(alive))
         frames = entry.get("frames")
         if id(frames) not in sites:
             sites[id(frames)] = _site(frames)
         log.allocate(address, size, log.integer(entry, "stream", 0), ns, sites[id(frames)])
     profile = log.profile()
-    at_the_end = _at_the_end(snapshot.get("segments"), device)
+    at_the_end = _at_the_end(segments, device)
     if at_the_end is None:
         return profile
-    in_segments, in_blocks = reserved.ending_at(at_the_end[0]), alive.ending_at(at_the_end[1])
+    in_segments, in_blocks = _ending_at(reserved, at_the_end[0]), _ending_at(alive, at_the_end[1])
     if in_segments is None or in_blocks is None or not in_segments.any():
         return profile
-    program = Program(
-        library=LIBRARY,
-        requests=len(profile),
-        bytes=int(profile.size.sum()),
-        live_peak=int(in_blocks.max()),
-        reserved=int(in_segments.max()),
-        before=int(in_blocks[0]),
-    )
-    return replace(profile, alive=in_blocks[np.array(allocations, dtype=np.intp) + 1], program=program)
+    program = _program(profile, in_blocks, in_segments)
+    return replace(profile, alive=in_blocks[allocations], program=program)
 
 
 def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> None:
@@ -160,6 +147,31 @@ def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> 
         pickle.dump(_snapshot(profile, np.asarray(offsets)), file, protocol=_PROTOCOL)
 
 
+def _program(profile: Profile, in_blocks: IntArray, in_segments: IntArray) -> Program:
+    return Program(
+        library=LIBRARY,
+        requests=len(profile),
+        bytes=int(profile.size.sum()),
+        live_peak=int(in_blocks.max()),
+        reserved=int(in_segments.max()),
+        before=int(in_blocks[0]),
+    )
+
+
+def _parts(path: str | os.PathLike[str]) -> tuple[Any, list[list[Any]]]:
+    """Return the segments of a snapshot, whatever they are, and the traces of its devices."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        snapshot = loads(data)
+    except UnsafePickleError as error:
+        raise FormatError(path, str(error)) from None
+    traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
+    if not isinstance(traces, list) or not all(isinstance(trace, list) for trace in traces):
+        raise FormatError(path, "not a memory snapshot of PyTorch; expected a dictionary with device_traces")
+    return snapshot.get("segments"), traces
+
+
 def _choose(path: str | os.PathLike[str], traces: list[list[Any]], device: int | None) -> int:
     found = [k for k, trace in enumerate(traces) if trace]
     if device is None and len(found) == 1:
@@ -175,25 +187,10 @@ def _choose(path: str | os.PathLike[str], traces: list[list[Any]], device: int |
     raise FormatError(path, f"no trace of device {device}; expected one of {listed}")
 
 
-class _Count:
-    """A number of bytes, by its changes."""
-
-    def __init__(self) -> None:
-        self._changes: list[int] = []
-
-    def add(self, change: int) -> int:
-        """Note a change, and return its number."""
-        self._changes.append(change)
-        return len(self._changes) - 1
-
-    def ending_at(self, last: int) -> IntArray | None:
-        """Return the bytes before each change and after the last one; None if they were negative, or beyond 64 bits."""
-        all_of_them = [last]
-        for change in reversed(self._changes):
-            all_of_them.append(all_of_them[-1] - change)
-        if min(all_of_them) < 0 or max(all_of_them) >= 2**63:
-            return None
-        return np.array(all_of_them[::-1], dtype=np.int64)
+def _ending_at(changes: list[int], last: int) -> IntArray | None:
+    """Return the bytes before each change and after the last one; None if they were negative, or beyond 64 bits."""
+    found = list(accumulate(changes, initial=last - sum(changes)))
+    return np.array(found, dtype=np.int64) if 0 <= min(found) <= max(found) < 2**63 else None
 
 
 def _at_the_end(segments: Any, device: int) -> tuple[int, int] | None:

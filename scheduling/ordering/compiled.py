@@ -14,8 +14,6 @@ of rounds that only small graphs live to see.
 
 from __future__ import annotations
 
-import numpy as np
-
 from .. import _ordering
 from .problem import OrderProblem
 from .registry import Answer, OrderingOptions, Solver, register
@@ -25,12 +23,12 @@ def _compiled(name: str) -> Solver:
     def solve(problem: OrderProblem, options: OrderingOptions) -> Answer:
         order, bound, found_by, states, interrupted = _ordering.solve(
             name,
-            problem.workspace,
-            (problem.before.first, problem.before.index),
-            problem.size,
-            problem.kept.astype(np.uint8),
-            (problem.writers.first, problem.writers.index),
-            (problem.users.first, problem.users.index),
+            problem.workspace.tolist(),
+            problem.before.rows(),
+            problem.size.tolist(),
+            problem.kept.tolist(),
+            problem.writers.rows(),
+            problem.users.rows(),
             options.time_limit,
             options.report,
         )

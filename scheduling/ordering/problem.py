@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..graph import BoolArray, IntArray, Relation, StepGraph
 
@@ -54,40 +53,19 @@ class OrderProblem:
     @classmethod
     def of(cls, graph: StepGraph) -> OrderProblem:
         """Return the problem of a step graph."""
-        n = len(graph)
-        counted = ~graph.resident[graph.storage]
-        write, read = _uses(graph, graph.writes, counted), _uses(graph, graph.reads, counted)
-        held = np.flatnonzero((graph.held >= 0) & counted)
-        hold = graph.storage[held] * n + graph.held[held]
-        storages = np.unique(write // max(n, 1))
-        kept = np.zeros(graph.values, dtype=bool)
-        np.logical_or.at(kept, graph.storage, graph.kept)
+        storage, users = graph.storage.tolist(), graph.users()
+        writers: list[set[int]] = [set() for _ in storage]
+        for value, operators in enumerate(graph.writers()):
+            writers[storage[value]].update(operators)
+        for value in np.flatnonzero(graph.held >= 0).tolist():
+            users[storage[value]].add(int(graph.held[value]))
+        kept = {storage[value] for value in np.flatnonzero(graph.kept).tolist()}
+        storages = [s for s in range(graph.values) if writers[s] and not graph.resident[s]]
         return cls(
             graph.workspace,
             graph.dependencies(),
             graph.size[storages],
-            kept[storages],
-            _rows(np.unique(write), storages, n),
-            _rows(np.unique(np.concatenate([write, read, hold])), storages, n),
+            np.array([s in kept for s in storages], dtype=bool),
+            Relation(sorted(writers[s]) for s in storages),
+            Relation(sorted(users[s]) for s in storages),
         )
-
-
-def _uses(graph: StepGraph, relation: Relation, counted: BoolArray) -> IntArray:
-    """Return the uses of storages by operators, each as storage * n + operator."""
-    operator = np.repeat(np.arange(len(graph)), np.diff(relation.first))
-    value = relation.index
-    use: npt.NDArray[np.int64] = graph.storage[value] * len(graph) + operator
-    return use[counted[value]]
-
-
-def _rows(uses: IntArray, storages: IntArray, n: int) -> Relation:
-    """Group sorted uses by storage; those of other storages are left out."""
-    first = np.searchsorted(uses, storages * n)
-    last = np.searchsorted(uses, (storages + 1) * n)
-    chosen = np.zeros(len(uses) + 1, dtype=np.int64)
-    np.add.at(chosen, first, 1)
-    np.add.at(chosen, last, -1)
-    inside = np.cumsum(chosen[:-1]) > 0
-    return Relation.from_columns(
-        np.concatenate([[0], np.cumsum(last - first)]).astype(np.int64), uses[inside] % max(n, 1)
-    )

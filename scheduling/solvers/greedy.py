@@ -28,7 +28,7 @@ from .._descent import descend
 from ..bounds import bound_schedules
 from ..graph import IntArray, Phase, Relation, StepGraph
 from ..hazards import hazards, without_hazards
-from ..orders import edges, recorded, starting_points
+from ..orders import recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
 from ..segments import segments
@@ -213,7 +213,7 @@ class _Search:
                     if way == Way.DROPPED and not graph.has_phases():
                         self._ways[storage] |= ANYWHERE
         self._groups = _groups(storages)
-        self._after, self._before = edges(graph)[0], graph.dependencies().rows()
+        self._after, self._before = graph.dependants(), graph.dependencies().rows()
         moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
         self._movable: Sequence[int] = np.flatnonzero(moves).tolist() if options.reorder else []
         self.floor = bound_schedules(graph)

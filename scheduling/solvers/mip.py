@@ -31,6 +31,7 @@ from ..graph import Relation, StepGraph
 from ..orders import recorded
 from ..registry import Answer, NotApplicable, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
+from ..simulate import simulator
 from ..storages import Storages
 
 MOST_ROWS = 400_000
@@ -122,24 +123,12 @@ class _Program:
 
     def _find_uses(self) -> None:
         graph, of, place = self._graph, self.storages.of, self._place
-        n = len(self._order)
         self._first = {s: min((place[o] for o in w), default=-1) for s, w in self.storages.writers.items()}
-        self._near, self._last = dict.fromkeys(self._first, -1), dict.fromkeys(self._first, -1)
-        self._held = dict.fromkeys(self._first, -1)
-        for p, operator in enumerate(self._order):
-            for v in (*self._reads[operator], *self._writes[operator]):
-                s = of[v]
-                self._last[s] = p
-                writers = self.storages.writers[s]
-                if writers and graph.phase[operator] == graph.phase[writers[0]]:
-                    self._near[s] = p
+        kept = Schedule(np.array(self._order), np.zeros(graph.values, dtype=np.int64))
+        self._near, self._last, _ = simulator(graph, kept).intervals().tolist()
+        self._held = [-1] * graph.values
         for v in np.flatnonzero(graph.held >= 0).tolist():
             self._held[of[v]] = max(self._held[of[v]], place[int(graph.held[v])])
-            self._near[of[v]] = max(self._near[of[v]], self._held[of[v]])
-        for s in self._last:
-            self._last[s] = max(self._last[s], self._near[s])
-        for v in np.flatnonzero(graph.kept).tolist():
-            self._last[of[v]] = n
 
     def _new(self) -> Any:
         self._count += 1

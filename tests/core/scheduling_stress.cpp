@@ -187,7 +187,8 @@ class Stress {
   }
 
   void compare(Simulator& kept, Simulator& fresh) const {
-    if (!(kept.evaluate() == fresh.evaluate())) fail("another score after changes than a fresh simulator");
+    const Score score = kept.evaluate();
+    if (!(score == fresh.evaluate())) fail("another score after changes than a fresh simulator");
     if (kept.live() != fresh.live()) fail("other live bytes after changes than a fresh simulator");
     if (kept.rerun_operators() != fresh.rerun_operators()) fail("other reruns after changes than a fresh simulator");
     std::vector<Index> one, other;
@@ -196,7 +197,7 @@ class Stress {
     if (one != other) fail("other releases after changes than a fresh simulator");
     Bytes highest = 0;
     for (Bytes bytes : kept.live()) highest = std::max(highest, bytes);
-    if (highest != kept.score().peak) fail("a peak that no position has");
+    if (highest != score.peak) fail("a peak that no position has");
     kept.check_invariants();
   }
 

@@ -89,3 +89,9 @@ def test_passes_are_those_that_the_program_counts(tmp_path_factory: object, body
     notable = {loop for loop in starts if found.get(loop) is not None}
     assert {loop: starts[loop] for loop in notable} == found
     assert len(found) == len(starts) or total > 20  # the others are too small to be listed
+
+
+def test_what_asks_only_in_its_own_loop_is_called_again_where_sizes_come_again(tmp_path: Path) -> None:
+    text = "def cycle():\n    for n in (300, 200, 300):\n        np.ones(n)\nfor step in range(40):\n    cycle()\n"
+    _, nodes = recorded(text, tmp_path / "cycles.py")
+    assert {node.loop.line: node.passes for node in nodes if node.loop is not None} == {2: 120, 4: 40}

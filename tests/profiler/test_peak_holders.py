@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan import NumpyRecorder
+from stowplan import NumpyRecorder, Profile
 from stowplan.profiler._recorder import CallSites, ToldRecorder
 
 moves = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5), st.sampled_from("abc")), max_size=60)
@@ -41,7 +41,7 @@ def test_the_first_fullest_moment_is_kept(moves: list[tuple[int, int, str]]) -> 
     assert [held for *_, held in found] == sorted(size_of.values(), reverse=True)
 
 
-def test_blocks_outside_the_step_are_holders_too() -> None:
+def test_blocks_outside_the_step_are_holders_too_and_kept_in_a_file(tmp_path: Path) -> None:
     recorder = NumpyRecorder(auto_step=True, sites=True, small=100)
     with recorder:
         kept = np.ones(3_000)
@@ -49,23 +49,11 @@ def test_blocks_outside_the_step_are_holders_too() -> None:
             np.ones(1_000).sum()
         whole = [np.ones(50_000), kept]
         del whole
-    program = recorder.whole().program
+    profile = recorder.whole()
+    program = profile.program
     assert program is not None
     assert [(holder.blocks, holder.bytes) for holder in program.holders[:2]] == [(1, 400_000), (1, 24_000)]
     assert all("test_peak_holders.py" in holder.site for holder in program.holders)
     assert sum(holder.bytes for holder in program.holders) == program.live_peak
-
-
-def test_holders_are_kept_in_a_file(tmp_path: Any) -> None:
-    from stowplan import Profile
-
-    recorder = NumpyRecorder(sites=True)
-    with recorder:
-        for _ in range(2):
-            with recorder.step():
-                np.ones(1_000).sum()
-    profile = recorder.profile()
     profile.save(tmp_path / "step.profile")
-    assert Profile.load(tmp_path / "step.profile").program == profile.program
-    assert profile.program is not None
-    assert profile.program.holders
+    assert Profile.load(tmp_path / "step.profile").program == program

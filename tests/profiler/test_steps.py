@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.profiler import ESCAPED, Profile, StepLog, profile_step
+from stowplan.profiler import ESCAPED, StepLog, profile_step
 from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 
@@ -119,4 +119,3 @@ def test_blocks_alive_together_are_alive_together_in_the_profile(data: st.DataOb
         for j in range(i):
             at_requests = (on_circle[i] & on_circle[j]) & set(starts)
             assert bool(at_requests) == meet_in_program(i, j)
-    assert isinstance(profile, Profile)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from collections.abc import Iterable
+from itertools import chain, combinations, product
+from typing import Any
 
 import numpy as np
 
-from stowplan.scheduling import Phase, Schedule, StepGraph, Way, choices, lean, simulate
+from stowplan.scheduling import Phase, Relation, Schedule, StepGraph, Way, choices, lean, simulate
 
 
 class Builder:
@@ -16,13 +18,10 @@ class Builder:
     def __init__(self) -> None:
         self.size: list[int] = []
         self.resident: list[bool] = []
-        self.reads: list[list[int]] = []
-        self.writes: list[list[int]] = []
-        self.phase: list[Phase] = []
-        self.seconds: list[float] = []
-        self.workspace: list[int] = []
         self.label: list[str] = []
-        self.repeatable: list[bool] = []
+        self.rows: dict[str, list[Any]] = {
+            key: [] for key in ("reads", "writes", "phase", "seconds", "workspace", "repeatable")
+        }
 
     def value(self, size: int, resident: bool = False) -> int:
         self.size.append(size)
@@ -40,75 +39,38 @@ class Builder:
         repeatable: bool = True,
     ) -> list[int]:
         written = [self.value(size) for size in sizes]
-        self.reads.append(reads)
-        self.writes.append(written)
-        self.phase.append(phase)
-        self.seconds.append(seconds)
-        self.workspace.append(workspace)
         self.label.append(label)
-        self.repeatable.append(repeatable and phase == Phase.FORWARD)
+        row = reads, written, phase, seconds, workspace, repeatable and phase == Phase.FORWARD
+        for column, entry in zip(self.rows.values(), row, strict=True):
+            column.append(entry)
         return written
 
     def graph(self, packed: dict[int, int] | None = None) -> StepGraph:
         few = [(packed or {}).get(v, size) for v, size in enumerate(self.size)]
-        return StepGraph(
-            self.reads,
-            self.writes,
-            self.size,
-            phase=self.phase,
-            seconds=self.seconds,
-            workspace=self.workspace,
-            resident=self.resident,
-            repeatable=self.repeatable,
-            packed=few,
-            label=self.label,
-        )
+        return StepGraph(**self.rows, size=self.size, resident=self.resident, packed=few, label=self.label)
 
 
 def chain_net(layers: int, seed: int) -> StepGraph:
     """Layers one after the other; each way back reads what its layer read, wrote, or both."""
-    rng = random.Random(seed)
-    b = Builder()
-    value = b.value(rng.randrange(1, 9), resident=True)
-    edges = []
-    for _ in range(layers):
-        (written,) = b.run(
-            "layer", [value], [rng.randrange(1, 20)], seconds=rng.randrange(1, 9), workspace=rng.randrange(5)
-        )
-        edges.append((value, written))
-        value = written
-    gradient: list[int] = []
-    for read, written in reversed(edges):
-        needs = rng.choice([[read], [written], [read, written]])
-        gradient = b.run(
-            "layer'",
-            needs + gradient,
-            [b.size[read]],
-            Phase.BACKWARD,
-            rng.randrange(1, 9),
-            rng.randrange(5),
-        )
-    return b.graph()
+    return branching_net(layers, seed, reach=1)
 
 
-def branching_net(layers: int, seed: int) -> StepGraph:
-    """As `chain_net`, but a layer reads any of the three values before it, or two of them."""
+def branching_net(layers: int, seed: int, reach: int = 3) -> StepGraph:
+    """As `chain_net`, but a layer reads any of so many values before it, or two of them."""
     rng = random.Random(seed)
     b = Builder()
     values = [b.value(rng.randrange(1, 9), resident=True)]
     edges = []
     for _ in range(layers):
-        reads = rng.sample(values[-3:], min(len(values[-3:]), rng.choice([1, 1, 2])))
-        values += b.run(
-            "layer", reads, [rng.randrange(1, 20)], seconds=rng.randrange(1, 9), workspace=rng.randrange(5)
-        )
+        reads = rng.sample(values[-reach:], min(len(values[-reach:]), rng.choice([1, 1, 2])))
+        size, seconds, workspace = rng.randrange(1, 20), rng.randrange(1, 9), rng.randrange(5)
+        values += b.run("layer", reads, [size], seconds=seconds, workspace=workspace)
         edges.append((reads, values[-1]))
     gradient: list[int] = []
     for reads, written in reversed(edges):
         needs = rng.choice([reads, [written], [*reads, written]])
-        gradient = b.run(
-            "layer'", needs + gradient, [rng.randrange(1, 20)], Phase.BACKWARD, rng.randrange(1, 9)
-        )
+        size, seconds = rng.randrange(1, 20), rng.randrange(1, 9)
+        gradient = b.run("layer'", needs + gradient, [size], Phase.BACKWARD, seconds)
     return b.graph()
 
 
@@ -142,17 +104,23 @@ def recurrent_net(steps: int, weight: int = 1000, width: int = 10) -> StepGraph:
     return b.graph()
 
 
+def subsets(operators: list[int]) -> Iterable[tuple[int, ...]]:
+    return chain.from_iterable(combinations(operators, count) for count in range(len(operators) + 1))
+
+
 def brute_force(graph: StepGraph, budget: int) -> tuple[float | None, int]:
-    """Return the least extra seconds within a budget, over all values kept or dropped, and the least peak of all."""
-    free = [s for s, ways in choices(graph).items() if Way.DROPPED in ways]
+    """The least extra seconds within a budget, and the least peak, over all values kept or dropped, and all drops."""
+    may = [s for s, ways in choices(graph).items() if Way.DROPPED in ways]
+    users = graph.users()
+    # None: it is kept.
+    kinds = [(None, *subsets([] if graph.has_phases() else sorted(users[s])[:-1])) for s in may]
     order = lean(graph).order
-    fastest, lowest = None, None
-    for ways in product((0, 1), repeat=len(free)):
+    outcomes = []
+    for drops in product(*kinds):
         way = np.zeros(graph.values, dtype=np.int64)
-        way[free] = ways
-        found = simulate(graph, Schedule(order, way[graph.storage]))
-        lowest = found.peak if lowest is None else min(lowest, found.peak)
-        if found.peak <= budget and (fastest is None or found.extra_seconds < fastest):
-            fastest = found.extra_seconds
-    assert lowest is not None
-    return fastest, lowest
+        way[may] = [dropped is not None for dropped in drops]
+        rows = dict(zip(may, drops, strict=True))
+        found = Schedule(order, way[graph.storage], Relation(rows.get(v) or () for v in range(len(way))))
+        outcomes.append(simulate(graph, found))
+    fitting = [found.extra_seconds for found in outcomes if found.peak <= budget]
+    return min(fitting, default=None), min(found.peak for found in outcomes)

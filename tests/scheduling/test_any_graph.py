@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain, combinations, product
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -17,8 +14,6 @@ from stowplan.scheduling import (
     Relation,
     Schedule,
     StepGraph,
-    Way,
-    as_recorded,
     bound_schedules,
     check,
     lean,
@@ -90,45 +85,6 @@ def test_what_was_changed_in_place_is_not_read_again() -> None:
     assert hazards(graph, dropped) == {2}
     with pytest.raises(ScheduleError, match="has been written since"):
         check(graph, dropped)
-
-
-def subsets(operators: list[int]) -> Iterable[tuple[int, ...]]:
-    return chain.from_iterable(combinations(operators, count) for count in range(len(operators) + 1))
-
-
-def brute_force(graph: StepGraph, budget: int) -> float | None:
-    """The least extra seconds of all ways and drops, in the recorded order."""
-    may = [
-        s for s in range(graph.values) if as_recorded(graph).way[s] == Way.DROPPED and graph.storage[s] == s
-    ]
-    users = graph.users()
-    kinds = [(None, *subsets(sorted(users[s])[:-1])) for s in may]  # None: it is kept
-    order = lean(graph).order
-    fastest = None
-    for drops in product(*kinds):
-        way = np.zeros(graph.values, dtype=np.int64)
-        way[may] = [dropped is not None for dropped in drops]
-        rows = dict(zip(may, drops, strict=True))
-        found = simulate(graph, Schedule(order, way, Relation(rows.get(v) or () for v in range(len(way)))))
-        if found.peak <= budget and (fastest is None or found.extra_seconds < fastest):
-            fastest = found.extra_seconds
-    return fastest
-
-
-@given(seeds, st.sampled_from([0.95, 0.9, 0.8]))
-@settings(settings.get_profile("dear"))
-def test_mip_is_exact_without_phases(seed: int, share: float) -> None:
-    pytest.importorskip("pulp")
-    graph = layered(5, 6, 2, seed)
-    budget = int(share * simulate(graph, lean(graph)).peak)
-    fastest = brute_force(graph, budget)
-    answer = find("mip")(graph, SchedulingOptions(budget))
-    found = simulate(graph, answer.schedule)
-    if fastest is None:
-        assert found.peak > budget
-    else:
-        assert found.peak <= budget
-        assert found.extra_seconds == pytest.approx(fastest)
 
 
 @pytest.mark.parametrize(

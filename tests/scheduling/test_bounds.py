@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from itertools import product
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, choices, simulate
-from stowplan.scheduling.bounds import bound_orders, bound_schedules, needs_of_orders, needs_of_schedules
+from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, simulate
+from stowplan.scheduling.bounds import bound_orders, bound_schedules, needs
 
 from .graphs import random_graph, random_order, random_schedule
 
@@ -24,7 +23,7 @@ def test_no_schedule_is_below(seed: int, operators: int, swap: float) -> None:
     schedule = random_schedule(graph, seed)
     outcome = simulate(graph, schedule, Rates(swap=swap))
     assert outcome.peak >= bound_schedules(graph)
-    assert (outcome.live >= needs_of_schedules(graph)[schedule.order]).all()
+    assert (outcome.live >= needs(graph, of_schedules=True)[schedule.order]).all()
 
 
 @settings(settings.get_profile("cheap"))
@@ -34,7 +33,7 @@ def test_no_order_is_below(seed: int, operators: int) -> None:
     order = random_order(graph, random.Random(seed))
     outcome = simulate(graph, Schedule(order, np.zeros(graph.values, dtype=np.int64)))
     assert outcome.peak >= bound_orders(graph) >= bound_schedules(graph)
-    assert (outcome.live >= needs_of_orders(graph)[order]).all()
+    assert (outcome.live >= needs(graph, of_schedules=False)[order]).all()
 
 
 def chain(sizes: list[int]) -> StepGraph:
@@ -56,24 +55,11 @@ def test_a_chain_has_one_order(sizes: list[int]) -> None:
     assert bound_orders(graph) == simulate(graph, recorded).peak
 
 
-@given(st.lists(st.integers(1, 20), min_size=2, max_size=4))
-@settings(settings.get_profile("dear"))
-def test_of_a_chain_some_schedule_reaches_the_bound_or_none_can(sizes: list[int]) -> None:
-    graph = chain(sizes)
-    may = choices(graph)
-    rates = Rates(swap=float("inf"))
-    peaks = [
-        simulate(graph, Schedule(np.arange(len(graph)), np.array(way)), rates).peak
-        for way in product(*(may.get(v, (Way.KEPT,)) for v in range(graph.values)))
-    ]
-    assert min(peaks) >= bound_schedules(graph)
-
-
 def test_two_layers_by_hand() -> None:
     # a 10 > b 20; backward: gb 7 from b, ga 9 from gb and a.
     graph = StepGraph([[], [0], [1], [2, 0]], [[0], [1], [2], [3]], [10, 20, 7, 9], phase=[0, 0, 1, 1])
-    assert needs_of_orders(graph).tolist() == [10, 30, 37, 26]
-    assert needs_of_schedules(graph).tolist() == [10, 30, 27, 26]
+    assert needs(graph, of_schedules=False).tolist() == [10, 30, 37, 26]
+    assert needs(graph, of_schedules=True).tolist() == [10, 30, 27, 26]
     assert (bound_orders(graph), bound_schedules(graph)) == (37, 30)
 
 
@@ -81,7 +67,7 @@ def test_what_is_held_and_what_results_count() -> None:
     graph = StepGraph(
         [[], [0], [1]], [[0], [1], [2]], [4, 5, 6], phase=[0, 1, 2], held=[2, -1, -1], kept=[0, 1, 0]
     )
-    assert needs_of_schedules(graph).tolist() == [4, 9, 15]
+    assert needs(graph, of_schedules=True).tolist() == [4, 9, 15]
     assert bound_schedules(StepGraph([], [], [])) == 0
     idle = StepGraph([[], []], [[0], [1]], [4, 5], kept=[1, 1])
     assert bound_orders(idle) == 9  # both are alive at the end, whichever runs first

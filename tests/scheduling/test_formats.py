@@ -18,49 +18,23 @@ from stowplan.scheduling.formats import read_graph
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "graphs"
 
+
+def node(name: str, inputs: list[int], *outputs: tuple[int, int, int | None], **more: Any) -> dict[str, Any]:
+    """A node; of each output its id, its bytes, and what it is an alias of."""
+    made = [{"id": identity, "bytes": size, "alias_of": base} for identity, size, base in outputs]
+    own = {"name": name, "phase": "forward", "inputs": inputs, "outputs": made, "in_place": "writes" in more}
+    return {**own, **more}
+
+
 SMALL: dict[str, Any] = {
     "format": "opgraph-1",
     "resident": [{"id": 0, "bytes": 40, "kind": "parameter", "name": "weight"}],
     "nodes": [
-        {
-            "name": "mm",
-            "phase": "forward",
-            "inputs": [0],
-            "outputs": [{"id": 7, "bytes": 8, "alias_of": None}],
-            "in_place": False,
-        },
-        {
-            "name": "relu_",
-            "phase": "forward",
-            "inputs": [7],
-            "outputs": [{"id": 8, "bytes": 0, "alias_of": 7}],
-            "in_place": True,
-            "writes": [7],
-        },
-        {
-            "name": "view",
-            "phase": "forward",
-            "inputs": [8],
-            "outputs": [{"id": 9, "bytes": 0, "alias_of": 8}],
-            "in_place": False,
-        },
-        {
-            "name": "dropout",
-            "phase": "forward",
-            "inputs": [9],
-            "outputs": [{"id": 3, "bytes": 5, "alias_of": None}],
-            "in_place": False,
-            "rng": True,
-        },
-        {
-            "name": "sgd",
-            "phase": "update",
-            "inputs": [0, 3],
-            "outputs": [],
-            "in_place": True,
-            "writes": [0],
-            "after": [0],
-        },
+        node("mm", [0], (7, 8, None)),
+        node("relu_", [7], (8, 0, 7), writes=[7]),
+        node("view", [8], (9, 0, 8)),
+        node("dropout", [9], (3, 5, None), rng=True),
+        node("sgd", [0, 3], phase="update", writes=[0], after=[0]),
     ],
     "outputs": [3],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -12,51 +13,32 @@ from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
 from stowplan.prediction.graphs import TOLERANCE, GraphModel, fit_graphs
-from stowplan.scheduling import Phase, StepGraph
+from stowplan.scheduling import Phase, Relation, StepGraph
 
 from .graphs import random_graph
+
+COLUMNS = tuple(inspect.signature(StepGraph).parameters)
 
 
 def scaled(graph: StepGraph, batch: int, per_item: np.ndarray) -> StepGraph:
     """Return a graph whose values, but the resident ones, grow with the batch."""
     own = graph.storage == np.arange(graph.values)
     grown = per_item * batch * (own & ~graph.resident)
-    return StepGraph(
-        graph.reads,
-        graph.writes,
-        graph.size + grown,
-        graph.storage,
-        after=graph.after,
-        phase=graph.phase,
-        seconds=graph.seconds * (1 + batch),
-        workspace=graph.workspace * (2 + batch),
-        repeatable=graph.repeatable,
-        resident=graph.resident,
-        kept=graph.kept,
-        held=graph.held,
-        packed=graph.packed + grown,
-        label=graph.label,
-        name=graph.name,
-    )
+    columns = {name: getattr(graph, name) for name in COLUMNS}
+    columns["size"], columns["packed"] = graph.size + grown, graph.packed + grown
+    columns["seconds"], columns["workspace"] = graph.seconds * (1 + batch), graph.workspace * (2 + batch)
+    return StepGraph(**columns)
 
 
 def assert_same(one: StepGraph, other: StepGraph) -> None:
-    for column in (
-        "size",
-        "storage",
-        "packed",
-        "workspace",
-        "resident",
-        "held",
-        "kept",
-        "repeatable",
-        "phase",
-    ):
-        assert np.array_equal(getattr(one, column), getattr(other, column)), column
-    assert np.allclose(one.seconds, other.seconds)
-    for relation in ("reads", "writes", "after"):
-        assert getattr(one, relation).rows() == getattr(other, relation).rows()
-    assert (one.label, one.name) == (other.label, other.name)
+    for name in COLUMNS:
+        ours, theirs = getattr(one, name), getattr(other, name)
+        if isinstance(ours, Relation):
+            assert ours.rows() == theirs.rows(), name
+        elif name == "seconds":
+            assert np.allclose(ours, theirs)
+        else:
+            assert np.array_equal(ours, theirs), name
 
 
 @settings(settings.get_profile("usual"))

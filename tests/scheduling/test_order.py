@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stowplan.errors import ScheduleError, UnknownSolverError
 from stowplan.papers.olla.ilp import peak_of
-from stowplan.scheduling import Schedule, StepGraph, Way, as_recorded, require_valid, simulate
+from stowplan.scheduling import Schedule, StepGraph, Way, require_valid, simulate
 from stowplan.scheduling.bounds import bound_orders
 from stowplan.scheduling.ordering import OrderingProgress, order, solvers
 from stowplan.scheduling.ordering.problem import OrderProblem
@@ -61,9 +61,11 @@ def pairs() -> StepGraph:
     )
 
 
+DIAMOND = olla("A>B10 B>C20 B>D30 D>E40 E>F50 C>F60 F>G10")
 PUBLISHED = {
     "simple": (olla("A>B10 B>C20 B>D30 D>E40"), 70),
-    "diamond": (olla("A>B10 B>C20 B>D30 D>E40 E>F50 C>F60 F>G10"), 130),
+    "diamond": (DIAMOND, 130),
+    "diamond, C before E": (DIAMOND.with_after([[], [], [], [], [2], [], []]), 150),
     "multi_fanin": (olla("A>B10 A>C20 B>D30 D>E40 C>E50"), 110),
     "shared": (olla("A>B10 A>C20 BC>D30"), 60),
 }
@@ -78,7 +80,17 @@ def test_the_published_cases(name: str, solver: str) -> None:
 
 
 def test_the_diamonds_order_from_a_to_g_costs_150() -> None:
-    assert order(PUBLISHED["diamond"][0]).before == 150
+    assert order(DIAMOND).before == 150
+
+
+@pytest.mark.parametrize(("values", "peak"), [(1, 1), (2, 3), (3, 6), (4, 10), (5, 15)])
+def test_the_minimum_memory_of_nntrainer(values: int, peak: int) -> None:
+    rows = [(1, 4, 5), (2, 4, 5), (3, 2, 5), (4, 4, 8), (5, 1, 10)][
+        :values
+    ]  # bytes, and who writes and reads them
+    reads = [[v for v, (_, _, last) in enumerate(rows) if last == i] for i in range(1, 11)]
+    writes = [[v for v, (_, first, _) in enumerate(rows) if first == i] for i in range(1, 11)]
+    assert order(StepGraph(reads, writes, [size for size, *_ in rows])).before == peak
 
 
 @pytest.mark.parametrize("solver", PROVING)
@@ -91,33 +103,12 @@ def test_300_random_graphs_against_all_orders() -> None:
     improved = 0
     for seed in range(300):
         graph = random_graph(seed, 6 + seed % 6)
-        found = order(graph, "exact", time_limit=None)
+        found = order(graph, ("exact", "auto")[seed % 2], time_limit=None)
         assert (found.peak, found.optimal) == (reference.least_peak(graph), True), seed
+        greedy = order(graph, "greedy")
+        assert bound_orders(graph) <= greedy.lower_bound <= found.peak <= greedy.peak, seed
         improved += found.peak < found.before
     assert improved > 50
-
-
-@given(SEEDS, st.integers(1, 12), st.sampled_from(COMPILED))
-@settings(settings.get_profile("usual"))
-def test_every_solver_is_valid_and_says_the_truth(seed: int, operators: int, solver: str) -> None:
-    graph = random_graph(seed, operators)
-    found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 0.2)
-    schedule = kept(graph, found.order)
-    require_valid(graph, schedule)
-    assert (
-        simulate(graph, schedule).peak
-        == found.peak
-        <= found.before
-        == simulate(graph, as_recorded(graph)).peak
-    )
-    least = reference.least_peak(graph)
-    assert found.lower_bound <= least <= found.peak
-    assert found.lower_bound >= bound_orders(graph)
-    assert found.optimal == (found.lower_bound == found.peak)
-    if solver in ("exact", "auto"):
-        assert found.peak == least
-    if solver == "greedy":
-        assert found.solver in ("greedy", "joined", "recorded")
 
 
 @needs_pulp
@@ -144,7 +135,6 @@ def test_layers_of_which_every_order_is_known(solver: str, seed: int) -> None:
     graph = reference.layered(18, 36, 6, seed)
     found = order(graph, solver, time_limit=None if solver in ("exact", "auto") else 1)
     assert found.peak == reference.least_peak(graph)
-    assert found.peak <= reference.greedy_peak(graph)
 
 
 def test_chains_and_trees_need_no_search() -> None:

@@ -62,14 +62,6 @@ def test_one_json_object_for_programs(graph: Path, solver: str) -> None:
     assert figures["seconds"] > 0
 
 
-def test_the_three_files_that_a_graph_may_be(graph: Path, tmp_path: Path) -> None:
-    plain, own = tmp_path / "small.json", tmp_path / "small.graph"
-    plain.write_text(json.dumps(OPGRAPH))
-    layered(30, 60, 5, 0).save(own)
-    assert json.loads(stowplan("order", plain, "--json").stdout)["peak"] == 1024
-    assert json.loads(stowplan("order", own, "--json").stdout)["n"] == 30
-
-
 def test_the_order_is_written_as_a_schedule(tmp_path: Path) -> None:
     path, written = tmp_path / "layers.graph", tmp_path / "order.json"
     layered(40, 90, 6, 1).save(path)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.any_graph import layered
 from stowplan.errors import BudgetError
 from stowplan.scheduling import Schedule, StepGraph, bound_schedules, lean, simulate
 from stowplan.scheduling.registry import NotApplicable, SchedulingOptions, find
@@ -23,50 +24,44 @@ def budget_of(graph: StepGraph, share: float) -> int:
     return int(share * simulate(graph, lean(graph)).peak)
 
 
-def require_fastest(graph: StepGraph, budget: int, solver: str, fastest: float | None) -> None:
-    """A solver finds, and proves, the least extra seconds; or, for None, that no schedule keeps to the budget."""
-    if fastest is None:
-        with pytest.raises(BudgetError):
-            schedule(graph, budget, solver)
-        return
-    found = schedule(graph, budget, solver)
-    assert found.extra_seconds == pytest.approx(fastest)
-    assert found.optimal
-
-
-@pytest.mark.parametrize("make", [chain_net, branching_net])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: chain_net(5, seed),
+        lambda seed: branching_net(5, seed),
+        # Held values, results, masks that may not run again, outputs by the handful: whatever it does not refuse.
+        lambda seed: random_graph(seed, 9, phases=True),
+        lambda seed: layered(5, 6, 2, seed),
+    ],
+    ids=["chain", "branches", "any", "without phases"],
+)
 @given(seeds, shares)
 @settings(settings.get_profile("dear"))
 def test_mip_is_exact(make, seed: int, share: float) -> None:
     pytest.importorskip("pulp")
-    graph = make(5, seed)
+    graph = make(seed)
     budget = budget_of(graph, share)
-    fastest, lowest = brute_force(graph, budget)
-    assert bound_schedules(graph) <= lowest
-    require_fastest(graph, budget, "mip", fastest)
-
-
-@given(seeds, shares)
-@settings(settings.get_profile("dear"))
-def test_mip_knows_all_that_a_graph_has(seed: int, share: float) -> None:
-    """Held values, results, masks that may not run again, outputs by the handful: whatever it does not refuse."""
-    pytest.importorskip("pulp")
-    graph = random_graph(seed, 9, phases=True)  # the others: test_any_graph
-    budget = budget_of(graph, share)
-    order = lean(graph).order
     try:
         answer = find("mip")(graph, SchedulingOptions(budget))
     except NotApplicable:
         return
     assert not isinstance(answer, Schedule)
-    assert answer.schedule.order.tolist() == order.tolist()
-    fastest, _ = brute_force(graph, budget)
+    assert answer.schedule.order.tolist() == lean(graph).order.tolist()
+    fastest, lowest = brute_force(graph, budget)
+    assert bound_schedules(graph) <= lowest
     found = simulate(graph, answer.schedule)
-    if fastest is None:
-        assert found.peak > budget
-    else:
-        assert found.peak <= budget
+    assert (found.peak <= budget) == (fastest is not None)
+    if fastest is not None:
         assert found.extra_seconds == pytest.approx(fastest)
+
+
+def test_mip_proves_what_it_finds_or_says_that_there_is_nothing() -> None:
+    pytest.importorskip("pulp")
+    graph = branching_net(5, 3)
+    _, lowest = brute_force(graph, 0)
+    assert schedule(graph, lowest, "mip").optimal
+    with pytest.raises(BudgetError):
+        schedule(graph, lowest - 1, "mip")
 
 
 @pytest.mark.parametrize("make", [chain_net, branching_net])

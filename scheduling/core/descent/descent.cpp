@@ -16,27 +16,17 @@ constexpr double kSame = 1e-12;
 
 }  // namespace
 
-Writers::Writers(const Graph& graph) : storages(graph.n), seconds(graph.m, 0.0) {
-  for (Index op = 0; op < graph.n; ++op) {
-    std::vector<Index>& row = storages[op];
-    for (std::int64_t k = graph.writes.first[op]; k < graph.writes.first[op + 1]; ++k) {
-      row.push_back(static_cast<Index>(graph.storage[graph.writes.index[k]]));
-    }
-    std::sort(row.begin(), row.end());
-    row.erase(std::unique(row.begin(), row.end()), row.end());
-    for (const Index storage : row) seconds[storage] += graph.seconds[op];
-  }
-}
-
-Descent::Descent(Trial& trial, const Writers& writers, const std::vector<std::vector<Index>>& groups,
-                 double total_seconds, const Stopwatch& watch)
+Descent::Descent(Trial& trial, const std::vector<std::vector<Index>>& groups, double total_seconds,
+                 const Stopwatch& watch)
     : trial_(trial),
-      writers_(writers),
       groups_(groups),
       watch_(watch),
-      rewritten_(writers.seconds.size(), 0),
+      seconds_(trial.simulator().values(), 0.0),
       least_seconds_(std::max(total_seconds * kFree, kSame)) {
   const Simulator& simulator = trial.simulator();
+  for (Index op = 0; op < simulator.operators(); ++op) {
+    for (const Index s : simulator.makes(op)) seconds_[s] += simulator.seconds(op);
+  }
   for (Index s = 0; s < simulator.values(); ++s) {
     int ways = 0;
     for (const Way way : kWays) ways += trial.may(s, way);
@@ -51,9 +41,9 @@ void Descent::change_to(Move& move, Index storage, Way way) const {
 }
 
 void Descent::find_rewritten() {
-  rewritten_.assign(rewritten_.size(), 0);
+  rewritten_.assign(seconds_.size(), 0);
   for (const Index op : trial_.simulator().rerun_operators()) {
-    for (const Index storage : writers_.storages[op]) rewritten_[storage] = 1;
+    for (const Index storage : trial_.simulator().makes(op)) rewritten_[storage] = 1;
   }
 }
 
@@ -70,7 +60,7 @@ double Descent::most_worth(Index storage, Index idle, Index back) const {
   if (idle + 1 >= back) return 0.0;
   const double gain =
       static_cast<double>(simulator.size(storage)) * static_cast<double>(crowded_[back] - crowded_[idle + 1]);
-  return gain / std::max(writers_.seconds[storage], least_seconds_);
+  return gain / std::max(seconds_[storage], least_seconds_);
 }
 
 // That a storage goes between two uses, or no longer does.
@@ -240,7 +230,7 @@ void Descent::rise(const std::vector<Index>& scope, bool grouped) {
     for (const Return& candidate : returns) {
       if (watch_.expired()) break;
       const Worth before = trial_.worth();
-      trial_.make(moves_[candidate.move], undo);
+      trial_.make(moves_[candidate.move], &undo);
       if (trial_.worth().excess > 0 || trial_.worth().seconds >= before.seconds - kSame) {
         trial_.make(undo);
       } else {

@@ -29,19 +29,10 @@ namespace stowplan::scheduling {
 
 using packing::Stopwatch;
 
-// The storages that each operator writes, and what that costs.
-struct Writers {
-  std::vector<std::vector<Index>> storages;  // of each operator
-  std::vector<double> seconds;               // of each storage: those of its writers
-
-  explicit Writers(const Graph& graph);
-};
-
 class Descent {
  public:
   // `groups`: storages that may change their way together. `total_seconds`: of the step as recorded.
-  Descent(Trial& trial, const Writers& writers, const std::vector<std::vector<Index>>& groups, double total_seconds,
-          const Stopwatch& watch);
+  Descent(Trial& trial, const std::vector<std::vector<Index>>& groups, double total_seconds, const Stopwatch& watch);
 
   // Until nothing is above the budget, nothing helps, or the time is over. Returns whether the budget is kept.
   bool fall() { return fall(storages_, true); }
@@ -79,11 +70,11 @@ class Descent {
   bool exhaust(std::vector<Candidate>& heap);
 
   Trial& trial_;
-  const Writers& writers_;
   const std::vector<std::vector<Index>>& groups_;
   const Stopwatch& watch_;
   std::vector<Index> storages_;
   std::vector<Move> moves_;
+  std::vector<double> seconds_;          // of each storage: those of its writers
   std::vector<std::uint8_t> rewritten_;  // of each storage: an operator that runs again writes it
   std::vector<Index> crowded_;           // of each position: how many before it are above the budget
   double least_seconds_;

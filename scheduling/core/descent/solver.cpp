@@ -12,8 +12,7 @@ std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const C
     for (const Index op : task.drops[s]) simulator.set_goes_after(s, op);
   }
   Trial trial(simulator, task.ways, task.budget);
-  const Writers writers(graph);
-  Descent descent(trial, writers, task.groups, task.seconds, watch);
+  Descent descent(trial, task.groups, task.seconds, watch);
   if (task.coarse) {
     descent.fall_by_groups();
   } else if (descent.fall()) {

@@ -7,11 +7,6 @@ Trial::Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget)
   worth_ = measure();
 }
 
-void Trial::set_budget(Bytes budget) {
-  budget_ = budget;
-  worth_ = measure();
-}
-
 Worth Trial::measure() {
   ++evaluations_;
   const Score& score = simulator_.evaluate();
@@ -54,13 +49,8 @@ Worth Trial::after(const Move& move) {
   return found;
 }
 
-void Trial::make(const Move& move) {
-  apply(move, nullptr);
-  worth_ = measure();
-}
-
-void Trial::make(const Move& move, Move& undo) {
-  apply(move, &undo);
+void Trial::make(const Move& move, Move* undo) {
+  apply(move, undo);
   worth_ = measure();
 }
 

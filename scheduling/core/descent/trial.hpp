@@ -42,7 +42,6 @@ class Trial {
   // any use.
   Trial(Simulator& simulator, const std::uint8_t* ways, Bytes budget);
 
-  void set_budget(Bytes budget);
   Bytes budget() const { return budget_; }
   bool may(Index storage, Way way) const { return (ways_[storage] >> static_cast<int>(way) & 1) != 0; }
   bool may_go(Index storage) const { return (ways_[storage] & kGoes) != 0; }
@@ -55,10 +54,8 @@ class Trial {
   void refresh() { simulator_.evaluate(); }
   // What it would be worth after a move; the schedule stays as it is.
   Worth after(const Move& move);
-  // Make a move.
-  void make(const Move& move);
   // Make a move, and write what undoes it.
-  void make(const Move& move, Move& undo);
+  void make(const Move& move, Move* undo = nullptr);
   void set_order(const std::vector<std::int64_t>& order);
   // The order, (n,), and the ways.
   std::vector<std::int64_t> order() const;

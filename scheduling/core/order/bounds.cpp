@@ -3,17 +3,8 @@
 #include <algorithm>
 
 namespace stowplan::ordering {
-namespace {
 
-std::vector<std::vector<Op>> before_of(const Graph& graph) {
-  std::vector<std::vector<Op>> lists;
-  for (Op op = 0; op < graph.count(); ++op) lists.emplace_back(graph.before[op].begin(), graph.before[op].end());
-  return lists;
-}
-
-}  // namespace
-
-Bounds::Bounds(const Graph& graph) : graph_(graph), reach_(before_of(graph)), lowest_(graph) {}
+Bounds::Bounds(const Graph& graph) : graph_(graph), reach_(graph.before.copy()), lowest_(graph) {}
 
 std::vector<Bytes> Bounds::must_live() const {
   std::vector<Bytes> bound = graph_.extra;

@@ -54,12 +54,6 @@ void join_storages(Draft& draft) {
   }
 }
 
-std::vector<std::vector<Op>> lists_of(const Lists& lists) {
-  std::vector<std::vector<Op>> copy;
-  for (std::int32_t row = 0; row < lists.size(); ++row) copy.emplace_back(lists[row].begin(), lists[row].end());
-  return copy;
-}
-
 }  // namespace
 
 Lists::Lists(const std::vector<std::vector<std::int32_t>>& lists) : first_{0} {
@@ -67,6 +61,12 @@ Lists::Lists(const std::vector<std::vector<std::int32_t>>& lists) : first_{0} {
     index_.insert(index_.end(), list.begin(), list.end());
     first_.push_back(static_cast<std::int32_t>(index_.size()));
   }
+}
+
+std::vector<std::vector<std::int32_t>> Lists::copy() const {
+  std::vector<std::vector<std::int32_t>> lists;
+  for (std::int32_t row = 0; row < size(); ++row) lists.emplace_back((*this)[row].begin(), (*this)[row].end());
+  return lists;
 }
 
 Lists Lists::transposed(std::int32_t count) const {
@@ -123,7 +123,7 @@ Graph::Graph(Draft draft) {
 }
 
 Draft Graph::draft() const {
-  Draft copy{extra, lists_of(before), {}};
+  Draft copy{extra, before.copy(), {}};
   for (Row s = 0; s < storages(); ++s) {
     copy.storages.push_back({size[s],
                              from_start[s] != 0,

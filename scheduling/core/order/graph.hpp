@@ -38,6 +38,7 @@ class Lists {
 
   Lists() : first_{0} {}
   explicit Lists(const std::vector<std::vector<std::int32_t>>& lists);
+  std::vector<std::vector<std::int32_t>> copy() const;
   // Of `count` lists: which of the rows holds each number.
   Lists transposed(std::int32_t count) const;
 

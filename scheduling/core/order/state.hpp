@@ -27,8 +27,6 @@ class State {
   // Bytes at the fullest moment of an operator that would run now; and by how many more are alive after it.
   Bytes step(Op op) const { return live_ + alloc_[op] + graph_->extra[op]; }
   Bytes net(Op op) const { return alloc_[op] - free_[op]; }
-  // Of an operator that would run now, beside what is alive.
-  Bytes alloc(Op op) const { return alloc_[op]; }
 
   const std::vector<Op>& ready() const { return ready_; }
   const std::vector<Op>& order() const { return order_; }

@@ -19,12 +19,25 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 // --- the graph
 // -----------------------------------------------------------------------------------------------------------
 
+// Rows of what `fill(i, row)` adds to each, ascending, each once.
+template <class Fill>
+Simulator::Table Simulator::unique_rows(Index n, Fill&& fill) {
+  Table table;
+  table.first.push_back(0);
+  for (Index i = 0; i < n; ++i) {
+    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
+    fill(i, table.index);
+    std::sort(table.index.begin() + from, table.index.end());
+    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
+    table.first.push_back(static_cast<Index>(table.index.size()));
+  }
+  return table;
+}
+
 Simulator::Simulator(const Graph& graph, Rates rates)
     : n_(static_cast<Index>(graph.n)),
       m_(static_cast<Index>(graph.m)),
       rates_(rates),
-      reads_(unique_rows(n_, graph.reads)),
-      writes_(unique_rows(n_, graph.writes)),
       phase_(narrow(graph.phase, n_)),
       storage_(narrow(graph.storage, m_)),
       held_(narrow(graph.held, m_)),
@@ -35,6 +48,13 @@ Simulator::Simulator(const Graph& graph, Rates rates)
       packed_(graph.packed, graph.packed + m_),
       seconds_(graph.seconds, graph.seconds + n_),
       result_(at(m_), 0) {
+  const auto values_of = [](const Rows& rows) {
+    return [&rows](Index op, std::vector<Index>& row) {
+      for (auto k = rows.first[op]; k < rows.first[op + 1]; ++k) row.push_back(static_cast<Index>(rows.index[k]));
+    };
+  };
+  reads_ = unique_rows(n_, values_of(graph.reads));
+  writes_ = unique_rows(n_, values_of(graph.writes));
   for (Index op = n_; op-- > 0;) {
     for (Index v : writes_[op]) {
       writer_[v] = op;
@@ -48,8 +68,13 @@ Simulator::Simulator(const Graph& graph, Rates rates)
     if (graph.kept[v] || graph.resident[s]) result_[s] = 1;
     if (!graph.resident[s] && s == v) size_[v] = graph.size[v];
   }
-  uses_ = storages_of({&reads_, &writes_});
-  makes_ = storages_of({&writes_});
+  makes_ = unique_rows(n_, [this](Index op, std::vector<Index>& row) {
+    for (Index v : writes_[op]) row.push_back(storage_[v]);
+  });
+  uses_ = unique_rows(n_, [this](Index op, std::vector<Index>& row) {
+    for (Index v : reads_[op]) row.push_back(storage_[v]);
+    row.insert(row.end(), makes_[op].begin(), makes_[op].end());
+  });
   users_ = turned(uses_);
   spans_.resize(at(m_));
   for (auto* column : {&order_, &position_}) column->resize(at(n_));
@@ -69,37 +94,6 @@ Simulator::Simulator(const Graph& graph, Rates rates)
   std::vector<std::int64_t> recorded(at(n_));
   for (Index i = 0; i < n_; ++i) recorded[i] = i;
   set_order(recorded.data());
-}
-
-Simulator::Table Simulator::unique_rows(Index n, const Rows& rows) {
-  Table table;
-  table.first.reserve(at(n) + 1);
-  table.index.reserve(static_cast<std::size_t>(rows.first[n]));
-  table.first.push_back(0);
-  for (Index i = 0; i < n; ++i) {
-    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
-    for (auto k = rows.first[i]; k < rows.first[i + 1]; ++k) table.index.push_back(static_cast<Index>(rows.index[k]));
-    std::sort(table.index.begin() + from, table.index.end());
-    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
-    table.first.push_back(static_cast<Index>(table.index.size()));
-  }
-  return table;
-}
-
-// The storages of each operator's values, each once.
-Simulator::Table Simulator::storages_of(std::initializer_list<const Table*> values) const {
-  Table table;
-  table.first.push_back(0);
-  for (Index op = 0; op < n_; ++op) {
-    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
-    for (const Table* rows : values) {
-      for (Index v : (*rows)[op]) table.index.push_back(storage_[v]);
-    }
-    std::sort(table.index.begin() + from, table.index.end());
-    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
-    table.first.push_back(static_cast<Index>(table.index.size()));
-  }
-  return table;
 }
 
 // Of rows of storages by operator: the operators of each storage, ascending.

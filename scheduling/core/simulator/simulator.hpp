@@ -31,7 +31,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -93,6 +92,12 @@ struct Reruns {
 
 class Simulator {
  public:
+  struct Range {
+    const Index *first, *last;
+    const Index* begin() const { return first; }
+    const Index* end() const { return last; }
+  };
+
   // Begins with the recorded order, every storage KEPT. The graph's columns are copied.
   explicit Simulator(const Graph& graph, Rates rates = {});
 
@@ -111,6 +116,8 @@ class Simulator {
   Index values() const { return m_; }
   Index order(Index position) const { return order_[position]; }
   Index position(Index op) const { return position_[op]; }
+  Range makes(Index op) const { return makes_[op]; }  // storages of which it writes a value, ascending
+  double seconds(Index op) const { return seconds_[op]; }
   Way way(Index storage) const { return way_[storage]; }
   Bytes size(Index storage) const { return size_[storage]; }      // 0 if resident
   Index start(Index storage) const { return start_[storage]; }    // first write; kNever: none
@@ -125,7 +132,6 @@ class Simulator {
   Index use_count(Index storage) const { return users_.first[storage + 1] - users_.first[storage]; }
 
   // Of the last evaluation.
-  const Score& score() const { return score_; }
   const std::vector<Bytes>& live() const { return live_; }       // (n,) at each position's fullest moment
   const std::vector<Reruns>& reruns() const { return reruns_; }  // by position
   const std::vector<Index>& rerun_operators() const { return again_; }
@@ -148,18 +154,13 @@ class Simulator {
   struct Span {  // of a storage
     Index phase, start, near, last, held;
   };
-  struct Range {
-    const Index *first, *last;
-    const Index* begin() const { return first; }
-    const Index* end() const { return last; }
-  };
   struct Table {  // compressed rows
     std::vector<Index> first, index;
     Range operator[](Index row) const { return {index.data() + first[row], index.data() + first[row + 1]}; }
   };
 
-  static Table unique_rows(Index n, const Rows& rows);
-  Table storages_of(std::initializer_list<const Table*> values) const;
+  template <class Fill>
+  static Table unique_rows(Index n, Fill&& fill);
   Table turned(const Table& rows) const;
 
   void find_uses();

@@ -64,9 +64,8 @@ def test_blocks_of_equal_sizes_that_outlive_a_step_are_planned() -> None:
 
     (step,) = candidates(program)
     assert step.times >= 37
-    assert (
-        step.profile.planned_peak == 32_000
-    )  # both arrays of one iteration and, while the next is computed, two more
+    # Both arrays of one iteration and, while the next is computed, two more.
+    assert step.profile.planned_peak == step.profile.live_peak == 32_000
     assert not step.profile.escaped.any()
 
 

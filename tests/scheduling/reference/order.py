@@ -1,7 +1,4 @@
-"""The specification of `stowplan.scheduling.ordering`, in plain Python: the least peak over all orders, by trying them.
-
-And list scheduling, to compare with.
-"""
+"""The specification of `stowplan.scheduling.ordering`, in plain Python: the least peak, by trying all orders."""
 
 from __future__ import annotations
 
@@ -62,21 +59,6 @@ def least_peak(graph: StepGraph) -> int:
         return min(max(sets.step(done, i), rest(done | 1 << i)) for i in sets.ready(done))
 
     return rest(0)
-
-
-def greedy_peak(graph: StepGraph) -> int:
-    """The peak of list scheduling: always the operator after which the fewest bytes are alive."""
-    sets, done, peak = Sets(graph), 0, 0
-    for _ in range(sets.n):
-
-        def rank(i: int, done: int = done) -> tuple[int, int, int]:
-            after = done | 1 << i
-            return sets.live(after, after), sets.step(done, i), i
-
-        chosen = min(sets.ready(done), key=rank)
-        peak = max(peak, sets.step(done, chosen))
-        done |= 1 << chosen
-    return peak
 
 
 def layered(operators: int, edges: int, width: int, seed: int) -> StepGraph:
