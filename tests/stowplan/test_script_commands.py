@@ -18,6 +18,7 @@ import stowplan
 from stowplan import NumpyRecorder, Profile
 
 from ..children import stowplan as program
+from .command_line import refused
 
 LOOP = """
 import sys
@@ -161,9 +162,7 @@ def test_a_script_that_fails_leaves_an_earlier_profile_alone(script: Path) -> No
 
 
 def test_a_script_in_place_of_its_profile_is_recognized(script: Path) -> None:
-    done = program("show", "pond.py", folder=script.parent)
-    assert done.returncode == 2
-    assert "pond.py: a Python script (record it first: stowplan profile SCRIPT)" in done.stderr
+    assert "pond.py: a Python script (record it first: stowplan profile SCRIPT)" in refused("show", script)
 
 
 # ------------------------------------------------------------------------------------------------------------ pieces
