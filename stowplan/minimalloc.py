@@ -112,24 +112,7 @@ def read(path: str | os.PathLike[str]) -> Table:
     OSError
         The file cannot be opened.
     """
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            try:
-                for row in reader:
-                    if row and (len(row) > 1 or row[0].strip()):
-                        lines.append(reader.line_num)
-                        rows.append(row)
-            except csv.Error as error:
-                raise FormatError(path, f"not a CSV file ({error})", reader.line_num) from None
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            path,
-            f"not a text file in UTF-8 ({error.reason} at byte {error.start}); expected google/minimalloc's CSV, which "
-            "stowplan convert makes of a profile",
-        ) from None
+    lines, rows = _rows(path)
     if not rows:
         raise FormatError(path, f"the file is empty; {_EXPECTED}")
     where, inclusive = _header(path, rows[0], lines[0])
@@ -174,6 +157,29 @@ def read(path: str | os.PathLike[str]) -> Table:
     names = tuple(row[where["id"]].strip() for row in rows)
     gap_columns = np.array(gaps, dtype=np.int64).reshape(-1, 5)
     return Table(names, lower, upper, size, alignment, hint, gap_columns, offset)
+
+
+def _rows(path: str | os.PathLike[str]) -> tuple[list[int], list[list[str]]]:
+    """Return the lines that are not empty: their numbers, and their fields."""
+    lines: list[int] = []
+    rows: list[list[str]] = []
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            try:
+                for row in reader:
+                    if row and (len(row) > 1 or row[0].strip()):
+                        lines.append(reader.line_num)
+                        rows.append(row)
+            except csv.Error as error:
+                raise FormatError(path, f"not a CSV file ({error})", reader.line_num) from None
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            path,
+            f"not a text file in UTF-8 ({error.reason} at byte {error.start}); expected google/minimalloc's CSV, which "
+            "stowplan convert makes of a profile",
+        ) from None
+    return lines, rows
 
 
 def write(path: str | os.PathLike[str], table: Table) -> None:
