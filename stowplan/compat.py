@@ -121,29 +121,20 @@ def importing_chainer() -> Iterator[list[str]]:
     finally:
         for name in removed:
             delattr(np, name)
-    changes += [_give(*user) for user in _USERS if user[-1] in removed and not _was_given(*user)]
+    changes += [sentence for user in _USERS if user[-1] in removed for sentence in _give(*user)]
     mend_when_imported()
 
 
-def _find(module_name: str, function_name: str) -> tuple[Any, str, types.FunctionType]:
-    """Return the function, with the object and the attribute that hold it."""
+def _give(module_name: str, function_name: str, alias: str, name: str) -> Iterator[str]:
+    """Rebuild a function with a NumPy that has the name, if it was not rebuilt before; yield the sentence on this."""
     owner: Any = importlib.import_module(module_name)
     *path, attribute = function_name.split(".")
     for part in path:
         owner = getattr(owner, part)
-    return owner, attribute, getattr(owner, attribute)
-
-
-def _was_given(module_name: str, function_name: str, alias: str, name: str) -> bool:
-    function = _find(module_name, function_name)[2]
-    return name in vars(function.__globals__[alias])
-
-
-def _give(module_name: str, function_name: str, alias: str, name: str) -> str:
-    """Rebuild the function with a NumPy that has the name; return the sentence that tells this."""
-    owner, attribute, function = _find(module_name, function_name)
-    setattr(owner, attribute, seeing(function, alias, _NumpyWith(name)))
-    return f"{module_name}.{function_name} sees numpy.{name}, which NumPy {np.__version__} does not have"
+    function: types.FunctionType = getattr(owner, attribute)
+    if name not in vars(function.__globals__[alias]):
+        setattr(owner, attribute, seeing(function, alias, _NumpyWith(name)))
+        yield f"{module_name}.{function_name} sees numpy.{name}, which NumPy {np.__version__} does not have"
 
 
 def _require_importable() -> None:

@@ -112,24 +112,7 @@ def read(path: str | os.PathLike[str]) -> Table:
     OSError
         The file cannot be opened.
     """
-    lines: list[int] = []
-    rows: list[list[str]] = []
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            try:
-                for row in reader:
-                    if row and (len(row) > 1 or row[0].strip()):
-                        lines.append(reader.line_num)
-                        rows.append(row)
-            except csv.Error as error:
-                raise FormatError(path, f"not a CSV file ({error})", reader.line_num) from None
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            path,
-            f"not a text file in UTF-8 ({error.reason} at byte {error.start}); expected google/minimalloc's CSV, which "
-            "stowplan convert makes of a profile",
-        ) from None
+    lines, rows = _rows(path)
     if not rows:
         raise FormatError(path, f"the file is empty; {_EXPECTED}")
     where, inclusive = _header(path, rows[0], lines[0])
@@ -183,6 +166,29 @@ def has_last_ticks(path: str | os.PathLike[str]) -> bool:
     with open(path, encoding="utf-8-sig", newline="") as file:
         header = next(row for row in csv.reader(file) if any(cell.strip() for cell in row))
     return "end" in (cell.strip() for cell in header)
+
+
+def _rows(path: str | os.PathLike[str]) -> tuple[list[int], list[list[str]]]:
+    """Return the lines that are not empty: their numbers, and their fields."""
+    lines: list[int] = []
+    rows: list[list[str]] = []
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            try:
+                for row in reader:
+                    if row and (len(row) > 1 or row[0].strip()):
+                        lines.append(reader.line_num)
+                        rows.append(row)
+            except csv.Error as error:
+                raise FormatError(path, f"not a CSV file ({error})", reader.line_num) from None
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            path,
+            f"not a text file in UTF-8 ({error.reason} at byte {error.start}); expected google/minimalloc's CSV, which "
+            "stowplan convert makes of a profile",
+        ) from None
+    return lines, rows
 
 
 def write(path: str | os.PathLike[str], table: Table) -> None:

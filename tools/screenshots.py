@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -45,27 +46,41 @@ def stowplan(folder: Path, *arguments: str | os.PathLike[str]) -> str:
     return done.stdout + done.stderr if arguments[0] == "profile" else done.stdout
 
 
-def photograph_page(page: Path, dark: bool, target: Path) -> None:
-    """Open a page in headless Chromium and save what is in the window as PNG."""
-    from PIL import Image
+def browser(*arguments: str, logs: dict[str, str] | None = None) -> Any:
+    """Return Selenium's driver of a headless Chromium, which keeps these logs."""
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.support.ui import WebDriverWait
 
     options = Options()
     options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+    # As root, as in a container, Chromium runs without its sandbox only.
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", *arguments):
         options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    options.set_capability("goog:loggingPrefs", logs or {})
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+def opened(driver: Any, page: Path) -> None:
+    """Open a report, and wait until it is drawn."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    driver.get(page.as_uri())
+    ready = "return document.body.dataset.ready === 'yes'"
+    WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(ready))
+
+
+def photograph_page(page: Path, dark: bool, target: Path) -> None:
+    """Open a page in headless Chromium and save what is in the window as PNG."""
+    from PIL import Image
+
+    driver = browser("--hide-scrollbars")
     try:
         size = {"width": WINDOW[0], "height": WINDOW[1], "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        driver.get(page.as_uri())
-        ready = "return document.body.dataset.ready === 'yes'"
-        WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(ready))
+        opened(driver, page)
         # Two frames later everything is painted.
         driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
         picture = Image.open(io.BytesIO(driver.get_screenshot_as_png()))

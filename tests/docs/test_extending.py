@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ..contracts.backend import BackendContract
+from ..contracts.importer import ImporterContract
 from ..contracts.order_solver import OrderSolverContract
 from ..contracts.packing_solver import PackingSolverContract
 from ..contracts.schedule_solver import ScheduleSolverContract
@@ -18,8 +19,8 @@ from .examples import example, registered
 
 
 @pytest.fixture(scope="module", autouse=True)
-def solvers() -> Iterator[None]:
-    with registered("packing_solver", "schedule_solver", "order_solver"):
+def examples() -> Iterator[None]:
+    with registered("packing_solver", "schedule_solver", "order_solver", "importer"):
         yield
 
 
@@ -57,3 +58,27 @@ def test_numpy_sees_a_buffer() -> None:
     array = np.asarray(host.BufferPool().buffer(1000))
     array[:] = 7
     assert array.tobytes() == b"\7" * 1000
+
+
+class TestMtrace(ImporterContract):
+    name = "mtrace"
+    sample = b"""\
+= Start
+@ ./solver:(step+0x1d)[0x55d0f1b2a1d1] + 0x55d0f2c3e2a0 0x400
+@ ./solver:(step+0x2b)[0x55d0f1b2a1df] + 0x55d0f2c3e6b0 0x1000
+@ ./solver:(step+0x31)[0x55d0f1b2a1e5] - 0x55d0f2c3e2a0
+@ ./solver:(grow+0x11)[0x55d0f1b2a211] < 0x55d0f2c3e6b0
+@ ./solver:(grow+0x11)[0x55d0f1b2a211] > 0x55d0f2c40000 0x2000
+@ ./solver:(grow+0x31)[0x55d0f1b2a231] + (nil) 0x7fffffffffffffff
+@ ./solver:(grow+0x31)[0x55d0f1b2a231] - 0x55d0f2c40000
+= End
+"""
+
+
+def test_mtrace_has_sizes_and_callers(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(TestMtrace.sample)
+    profile = example("importer").read(path)
+    assert profile.size.tolist() == [0x400, 0x1000, 0x2000]
+    assert profile.end.tolist() == [2, 3, 5]
+    assert profile.sites[0] == "./solver:(step+0x1d)[0x55d0f1b2a1d1]"

@@ -100,15 +100,6 @@ def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> No
     assert stowplan("pack", path, "--capacity", 85, "--time-limit", 5).exit_code == 0
 
 
-def test_pack_writes_a_valid_answer(problem: Path, tmp_path: Path) -> None:
-    answer = tmp_path / "answer.csv"
-    assert stowplan("pack", problem, "-o", answer).exit_code == 0
-    solved = Problem.from_csv(answer)
-    check(Problem.from_csv(problem), solved.fixed)
-    assert int((solved.fixed + solved.size).max()) == 12
-    assert solved.id == ("a", "b", "c")
-
-
 @needs_matplotlib
 def test_pack_draws(problem: Path, tmp_path: Path) -> None:
     picture = tmp_path / "plan.png"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.insight.pool_models import CupyPoolModel, replay, requests
 from stowplan.insight.report.figures import AddressMap, plan_map, pool_map, raster, top_sites
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
@@ -62,20 +61,6 @@ def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> Non
         assert (pieces.address + tall[pieces.row] <= pieces.reserved).all()
         for t in range(profile.period):
             assert (alive[:, t] == profile.alive_at(t) & profile.planned).all()
-
-
-@given(profiles())
-@settings(settings.get_profile("dear"))
-def test_the_pool_reserves_what_the_model_says(profile: Profile) -> None:
-    plan = make_plan(profile, alignment=512)
-    assert pool_map(plan).reserved == replay(requests(plan.problem), CupyPoolModel()).reserved_peak
-
-
-@given(profiles())
-@settings(settings.get_profile("dear"))
-def test_who_is_alive_adds_up_to_the_live_bytes(profile: Profile) -> None:
-    live = [int(profile.size[profile.alive_at(t)].sum()) for t in range(profile.period)]
-    assert live == profile.step_bytes().tolist()
 
 
 def test_top_sites() -> None:

@@ -19,9 +19,6 @@ import pytest
 pytest.importorskip("bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'")
 pytest.importorskip("selenium", reason="selenium is not installed; expected: pip install 'stowplan[test]'")
 
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -29,12 +26,10 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from stowplan.insight.report import save_report
 from stowplan.profiler import Profile
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
+from tools.screenshots import browser, opened
 
 pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
     reason="chromium and chromedriver are not installed (Debian: chromium chromium-driver)",
 )
 
@@ -99,22 +94,10 @@ def step(n: int) -> Profile:
     return Profile(size, start, end, period=tick, site=site, sites=sites)
 
 
-def opened(driver: Any, page: Path) -> None:
-    driver.get(page.as_uri())
-    ready = "return document.body.dataset.ready === 'yes'"
-    WebDriverWait(driver, 60).until(lambda browser: browser.execute_script(ready))
-
-
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    options = Options()
-    options.binary_location = str(CHROMIUM)
-    # As root, as in a container, Chromium runs without its sandbox only. Every host is unknown to it.
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1500,1100"):
-        options.add_argument(argument)
-    options.add_argument("--host-resolver-rules=MAP * ~NOTFOUND")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    unknown = "--host-resolver-rules=MAP * ~NOTFOUND"  # every host
+    driver = browser("--window-size=1500,1100", unknown, logs={"browser": "ALL", "performance": "ALL"})
     driver.set_page_load_timeout(100)
     driver.set_script_timeout(60)
     yield driver

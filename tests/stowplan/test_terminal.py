@@ -46,7 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     Path(f"{EVIL}.csv").write_text(f"id,lower,upper,size\n{EVIL},0,1,{EVIL}\n", encoding="utf-8")
     Path(f"{EVIL}.pickle").write_bytes(pickle.dumps({"device_traces": [[{"action": EVIL, "addr": EVIL}]]}))
-    Path("plans").mkdir()
     return tmp_path
 
 
@@ -64,8 +63,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (2, ["compare", EVIL + ".pickle"]),
         (2, ["show", EVIL + ".py"]),
         (2, ["schedule", EVIL]),
-        (2, ["plans", "list", EVIL]),
-        (2, ["plans", "show", "plans", EVIL]),
         (2, ["fit", EVIL]),
         (2, [EVIL]),
     ],

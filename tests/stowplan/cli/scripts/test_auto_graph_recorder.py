@@ -104,21 +104,10 @@ def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path)
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "expected"),
-    [
-        (["fails", 9, 8], 1, "3 updates of Chainer's optimizers were seen"),
-        (
-            ["function", 0, 8],
-            1,
-            "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...)",
-        ),
-    ],
-)
-def test_too_few_steps(arguments: list[object], status: int, expected: str, script: Path) -> None:
-    done = run("profile", "--graph", "step.graph", "train.py", *arguments, folder=script.parent)
-    assert done.returncode == status
-    assert expected in done.stderr
+def test_too_few_steps(script: Path) -> None:
+    done = run("profile", "--graph", "step.graph", "train.py", "fails", 9, 8, folder=script.parent)
+    assert done.returncode == 1
+    assert "3 updates of Chainer's optimizers were seen" in done.stderr
     assert done.stderr.endswith("; nothing was written\n")
     assert not (script.parent / "step.graph").exists()
 
@@ -127,7 +116,8 @@ def test_a_script_without_chainer(tmp_path: Path) -> None:
     (tmp_path / "pond.py").write_text("print(1)\n")
     done = run("profile", "--graph", "step.graph", "pond.py", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "1\n")
-    assert "no update of Chainer's optimizers was seen" in done.stderr
+    said = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...)"
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize(

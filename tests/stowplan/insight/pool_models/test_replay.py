@@ -48,11 +48,6 @@ def test_what_was_reserved_and_alive_after_each_request():
     assert (free_at_once.steps, free_at_once.steady) == (4, True)  # one that reserves, three that do not
 
 
-def test_without_requests_nothing_is_reserved():
-    use = replay(requests(Problem([], [], [])), CupyPoolModel())
-    assert (use.reserved_peak, use.live_peak, len(use.reserved), use.steady) == (0, 0, 0, True)
-
-
 @given(problems())
 def test_what_is_alive_at_once_is_reserved(problem):
     # Wrapped blocks are absent in the first step: from the second on, everything is as the problem says.
