@@ -85,25 +85,6 @@ def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_blocks_go_back_where_they_came_from_at_any_time(libc: CFunctions) -> None:
-    before = libc.malloc(LARGE)
-    one, two = PlacePool(), PlacePool()
-    with one:
-        run(one, libc, 4)
-        first = libc.malloc(LARGE)
-        grown = libc.realloc(before, 2 * LARGE)
-    between = libc.malloc(LARGE)
-    with two:
-        second = libc.malloc(LARGE)
-        libc.free(first)
-        libc.free(between)
-        assert two.stats.live_bytes == LARGE
-    assert one.stats.live_bytes == 0
-    libc.free(second)
-    libc.free(grown)
-    assert two.stats.live_bytes == 0
-
-
 def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:
     size = 64 * LARGE
     before = resident()
