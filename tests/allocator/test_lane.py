@@ -84,13 +84,3 @@ def test_steps_that_are_found_are_told_what_to_expect() -> None:
     bench.lane.next_step("train")
     bench.lane.steps_found([outcome])  # a marked step has ended this
     assert bench.memory.expected == []
-
-
-def test_what_a_fork_leaves_behind_can_be_ordered_again() -> None:
-    bench = Bench()
-    bench.step(STEP)
-    bench.step(STEP)
-    bench.lane.planner_lost()
-    assert bench.step(STEP).plan is None
-    bench.step(STEP)
-    assert bench.step(STEP).plan is not None

@@ -13,6 +13,7 @@ from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
 from stowplan.allocator.backends.host_pool import HostPool
 
+from ..running import resident
 from .c_functions import CFunctions
 
 PLACE = NativePlace()
@@ -156,8 +157,3 @@ class Worker:
         self.size = None
         self.told.release()
         self.thread.join()
-
-
-def resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096

@@ -13,7 +13,7 @@ from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
 from ..children import python
-from ..running import run
+from ..running import resident, run
 
 
 @pytest.fixture
@@ -116,10 +116,6 @@ def test_the_interpreter_goes_down_while_it_serves() -> None:
 
 
 def test_trim_gives_memory_back() -> None:
-    def resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-
     pool = NumpyPool()
     with pool:
         size = 64 << 20
