@@ -156,9 +156,7 @@ def limit_bytes(limit: int | str, whole: Callable[[], int]) -> int:
 
 def documented(pool: C) -> C:
     """Put the options into a pool's docstring and signature, in place of ``**options``."""
-    parameters = list(inspect.signature(vars(pool)["__init__"]).parameters.values())[
-        1:-1
-    ]  # but self and options
+    _self, *own, _options = inspect.signature(vars(pool)["__init__"]).parameters.values()
     by_keyword = inspect.Parameter.KEYWORD_ONLY
     options = [
         inspect.Parameter(
@@ -166,7 +164,7 @@ def documented(pool: C) -> C:
         )
         for name, default in PlanningOptions._field_defaults.items()
     ]
-    pool.__signature__ = inspect.Signature([*parameters, *options])  # type: ignore[attr-defined]
+    pool.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     if pool.__doc__ and PlanningOptions.__doc__:
         _, _, text = inspect.cleandoc(PlanningOptions.__doc__).partition("Parameters\n----------\n")
         pool.__doc__ = inspect.cleandoc(pool.__doc__).replace(PLACEHOLDER, text.partition("\n\nRaises")[0])

@@ -121,52 +121,42 @@ class Stats:
             ("by upstream", self.upstream, "#d98e2b"),
         ]
 
-    def _others(self) -> list[tuple[str, str, str]]:
-        """Return the rows below those of `_served`: a name, a figure, a note."""
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the rows of the table: a colour or none, a name, a figure, a note."""
+        whole = max(self.requests, 1)
         fragmentation = f"fragmentation {self.fragmentation:.2%}" if self.lower_bound else ""
-        unplanned = [("not from the plan", f"{self.guests + self.upstream:,}", "because of")]
+        reserved, most = human_bytes(self.reserved_bytes), human_bytes(self.peak_reserved_bytes)
+        unplanned = ("", "not from the plan", f"{self.guests + self.upstream:,}", "because of")
         return [
-            *(unplanned if self.reasons else []),
-            *((f"  {reason}", f"{count:,}", "") for reason, count in self.reasons.items()),
-            ("arena", human_bytes(self.arena_bytes), fragmentation),
-            ("live", human_bytes(self.live_bytes), f"at most {human_bytes(self.peak_live_bytes)}"),
-            (
-                "reserved",
-                human_bytes(self.reserved_bytes),
-                f"at most {human_bytes(self.peak_reserved_bytes)}",
-            ),
-            ("plans made", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"),
+            *((colour, name, f"{n:,}", f"{n / whole:.2%}") for name, n, colour in self._served()),
+            *([unplanned] if self.reasons else []),
+            *(("", f"  {reason}", f"{n:,}", "") for reason, n in self.reasons.items()),
+            ("", "arena", human_bytes(self.arena_bytes), fragmentation),
+            ("", "live", human_bytes(self.live_bytes), f"at most {human_bytes(self.peak_live_bytes)}"),
+            ("", "reserved", reserved, f"at most {most}"),
+            ("", "plans made", f"{self.plans:,}", f"{self.reoptimizations:,} of them took another's place"),
         ]
 
     def __str__(self) -> str:
         """Return the table that Jupyter shows, as text."""
-        whole = max(self.requests, 1)
-        served = ((name, f"{count:,}", f"{count / whole:.2%}") for name, count, _ in self._served())
-        rows = [(f"{self.requests:,} requests", "", ""), *served, *self._others()]
-        return "\n".join(f"{name:<24}{figure:>12}  {note}".rstrip() for name, figure, note in rows)
+        rows = (f"{name:<24}{figure:>12}  {note}".rstrip() for _, name, figure, note in self._rows())
+        return "\n".join([f"{self.requests:,} requests", *rows])
 
     def _repr_html_(self) -> str:
         """Return what Jupyter shows: how requests were served, as a bar and in numbers, and the bytes."""
         from html import escape
 
-        whole = max(self.requests, 1)
         bar = "".join(
             f'<span style="flex:{count} 0 0;background:{colour}"></span>'
             for _, count, colour in self._served()
             if count
         )
-        rows = [
-            (f'<span style="color:{colour}">&#9632;</span> {name}', f"{count:,}", f"{count / whole:.2%}")
-            for name, count, colour in self._served()
-        ]
-        rows += [
-            (escape(name).replace("  ", "&emsp;"), figure, escape(note))
-            for name, figure, note in self._others()
-        ]
         cells = "".join(
-            f'<tr><td style="text-align:left">{name}</td><td style="text-align:right">{figure}</td>'
-            f'<td style="text-align:left">{note}</td></tr>'
-            for name, figure, note in rows
+            '<tr><td style="text-align:left">'
+            + (f'<span style="color:{colour}">&#9632;</span> ' if colour else "")
+            + f'{escape(name).replace("  ", "&emsp;")}</td><td style="text-align:right">{figure}</td>'
+            f'<td style="text-align:left">{escape(note)}</td></tr>'
+            for colour, name, figure, note in self._rows()
         )
         return (
             f'<div style="display:flex;height:8px;max-width:32em">{bar}</div>'

@@ -90,7 +90,15 @@ def save_plans(
         "backend": backend,
         "alignment": alignment,
         "small": small,
-        "plans": [_entry(plan) for plan in numbers],
+        "plans": [
+            {
+                "requests": len(plan.profile),
+                "period": plan.profile.period,
+                "steps": plan.steps,
+                "solver": plan.placement.solver,
+            }
+            for plan in numbers
+        ],
         "lanes": lanes,
     }
     columns: list[IntArray] = []
@@ -98,17 +106,6 @@ def save_plans(
         columns += [getattr(plan.profile, name) for name in COLUMNS] + [plan.placement.offsets]
     with atomic_write(path) as file:
         file.write(_sealed(header, columns))
-
-
-def _entry(plan: Plan) -> dict[str, Any]:
-    """Return what the header has of a plan."""
-    profile = plan.profile
-    return {
-        "requests": len(profile),
-        "period": profile.period,
-        "steps": plan.steps,
-        "solver": plan.placement.solver,
-    }
 
 
 def load_plans(path: str | os.PathLike[str], backend: str, alignment: int) -> tuple[list[SavedPlan], int]:

@@ -228,38 +228,6 @@ def test_the_outcome_thread_ends_with_its_pool() -> None:
 
 
 @pytest.mark.no_cover
-def test_the_step_of_a_sequence_to_sequence_network_is_found(chainer: Any) -> None:
-    from experiments.models.seq2seq import Seq2seq
-
-    def train(steps: int, after_step: Callable[[], object] = lambda: None) -> list[float]:
-        np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
-        rng = np.random.default_rng(0)
-        model = Seq2seq(layers=1, units=32)
-        optimizer = chainer.optimizers.Adam().setup(model)
-        losses = []
-        for _ in range(steps):
-            lengths = rng.integers(2, 12, (2, 4))
-            source, target = ([rng.integers(0, 2000, n).astype(np.int32) for n in row] for row in lengths)
-            loss = model(source, target)
-            model.cleargrads()
-            loss.backward()
-            optimizer.update()
-            losses.append(float(loss.array))
-            del loss
-            after_step()
-        return losses
-
-    pool = NumpyPool(auto_step=True)
-    watch = Watch(pool)
-    with pool:
-        losses = train(9, watch)
-    assert losses == train(9)
-    assert watch.found_after <= 5
-    steps = [after.steps - before.steps for before, after in pairwise(watch.stats[5:])]
-    assert steps == [1] * len(steps)  # each ends where the program's does
-
-
-@pytest.mark.no_cover
 def test_the_step_of_a_language_model_is_found_though_its_loops_are(chainer: Any) -> None:
     """Forward, backward and update each are a loop, and each is found in its turn."""
     from experiments.models.ptb import LanguageModel

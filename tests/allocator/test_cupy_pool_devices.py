@@ -28,6 +28,13 @@ def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
     assert set(pool.stats.reasons) == {"no_plan"}
 
 
+def test_the_innermost_pool_serves(pool: CupyPool) -> None:
+    other = CupyPool(HostUpstream(), device=0)
+    with other.serving():
+        empty(3000)
+    assert (other.stats.reasons, pool.stats.reasons) == ({"outside": 1}, {})
+
+
 def test_what_users_know_from_memory_pool(pool: CupyPool, upstream: HostUpstream) -> None:
     array = empty(1000)
     assert pool.used_bytes() == 1000

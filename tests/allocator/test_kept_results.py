@@ -79,14 +79,6 @@ def test_turns_are_found_again_after_another_step(loop: Loop) -> None:
     assert loop.pool.stats.plans <= 3
 
 
-def test_a_short_batch_without_a_key(loop: Loop) -> None:
-    loop.run(8)
-    for turn in (1, 2):
-        loop.run(1, rows=ROWS // 2)
-        loop.run(1)
-        assert loop.run(2 + turn) == 1
-
-
 def test_results_that_are_dropped_after_all(loop: Loop) -> None:
     loop.run(5)
     loop.kept = []
@@ -97,23 +89,6 @@ def test_results_that_are_dropped_after_all(loop: Loop) -> None:
     loop.run(1)
     assert loop.run(3) == 1
     assert loop.pool.stats.plans == 1
-
-
-def test_an_extra_request_does_not_cost_the_turn(loop: Loop) -> None:
-    loop.run(6)
-    with loop.pool.step():
-        loop.kept = [*forward(), np.ones(777)]
-    assert loop.run(1) > 0.9
-    assert loop.run(4) == 1
-
-
-def test_larger_requests_reoptimize_both_turns(loop: Loop) -> None:
-    loop.run(6)
-    loop.run(4, rows=ROWS + 20)
-    assert loop.run(4, rows=ROWS + 20) == 1
-    loop.run(1)
-    assert loop.run(4) == 1
-    assert loop.pool.stats.plans <= 3
 
 
 def test_what_is_kept_for_more_than_eight_steps_escapes() -> None:

@@ -11,25 +11,18 @@ import pytest
 
 from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
-from stowplan.allocator.backends.host_pool import HostPool
 
+from ..properties.native_backend import PlacePool
+from ..running import resident
 from .c_functions import CFunctions
 
 PLACE = NativePlace()
 LARGE = 1 << 20
 
 
-class PlacePool(HostPool):
-    """A pool for whoever calls the functions of `PLACE`."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"small": 1000, "scope": "process", "warmup": 0, **options})
-
-    def _place(self) -> NativePlace:
-        return PLACE
-
-    def _backend(self) -> str:
-        return "test: place"
+def place_pool(place: NativePlace = PLACE, **options: Any) -> PlacePool:
+    """Return a pool for whoever calls the functions of a place."""
+    return PlacePool(place, **{"small": 1000, "scope": "process", **options})
 
 
 @pytest.fixture
@@ -40,7 +33,7 @@ def libc() -> CFunctions:
 
 @pytest.fixture
 def pool() -> Iterator[PlacePool]:
-    pool = PlacePool()
+    pool = place_pool()
     with pool:
         yield pool
 
@@ -66,18 +59,17 @@ def run(
 
 def test_a_scope_is_the_process_s_or_the_threads() -> None:
     with pytest.raises(PoolError, match="scope is 'stream'; expected 'process' or 'thread'"):
-        PlacePool(scope="stream")
+        place_pool(scope="stream")
 
 
-def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_cannot_be_taken_stays_free() -> None:
     def refuse(functions: int) -> None:
         assert functions == place.functions
         if refuses:
             raise PoolError("another library is there")
 
     refuses, place = True, NativePlace(take=refuse)
-    monkeypatch.setattr(PlacePool, "_place", lambda pool: place)
-    pool = PlacePool()
+    pool = place_pool(place)
     with pytest.raises(PoolError, match="another library"):
         pool.install()
     refuses = False
@@ -85,30 +77,11 @@ def test_a_place_that_cannot_be_taken_stays_free(monkeypatch: pytest.MonkeyPatch
         pass
 
 
-def test_blocks_go_back_where_they_came_from_at_any_time(libc: CFunctions) -> None:
-    before = libc.malloc(LARGE)
-    one, two = PlacePool(), PlacePool()
-    with one:
-        run(one, libc, 4)
-        first = libc.malloc(LARGE)
-        grown = libc.realloc(before, 2 * LARGE)
-    between = libc.malloc(LARGE)
-    with two:
-        second = libc.malloc(LARGE)
-        libc.free(first)
-        libc.free(between)
-        assert two.stats.live_bytes == LARGE
-    assert one.stats.live_bytes == 0
-    libc.free(second)
-    libc.free(grown)
-    assert two.stats.live_bytes == 0
-
-
 def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:
     size = 64 * LARGE
     before = resident()
     for _ in range(4):
-        pool = PlacePool()
+        pool = place_pool()
         with pool:
             run(pool, libc, 4, (size,))
         del pool
@@ -126,7 +99,7 @@ def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunction
 
 
 def test_steps_of_all_threads_are_found(libc: CFunctions, worker: Worker) -> None:
-    with PlacePool(auto_step=True) as pool:
+    with place_pool(auto_step=True) as pool:
         for _ in range(30):
             live = [libc.malloc(size) for size in (LARGE, 2 * LARGE, 5000)]
             worker.ask(7000)
@@ -175,8 +148,3 @@ class Worker:
         self.size = None
         self.told.release()
         self.thread.join()
-
-
-def resident() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +13,7 @@ from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
 from ..children import python
-from ..running import run
+from ..running import resident, run
 
 
 @pytest.fixture
@@ -37,36 +35,6 @@ def tile(seed: int, size: int = 20_000) -> float:
         b[:size] = a * 2
         total += float(np.concatenate([a, b]).sum())
     return total
-
-
-def test_threads_and_contexts_that_run_already_are_served() -> None:
-    begin, served, go_on = threading.Event(), threading.Event(), threading.Event()
-    kept: list[np.ndarray] = []
-
-    def worker() -> None:
-        kept.append(np.ones(1000))
-        begin.set()
-        go_on.wait()
-        kept.append(np.full(1000, 2.0))
-        served.set()
-
-    thread = threading.Thread(target=worker)
-    thread.start()
-    begin.wait()
-    context = contextvars.copy_context()
-    pool = NumpyPool()
-    pool.install()
-    try:
-        go_on.set()
-        served.wait()
-        kept.append(context.run(np.full, 1000, 3.0))
-        assert pool.stats.live_bytes == 16_000
-        assert [float(array.sum()) for array in kept] == [1000, 2000, 3000]
-        kept.clear()  # the first one is not the pool's
-        assert pool.stats.live_bytes == 0
-    finally:
-        pool.uninstall()
-        thread.join()
 
 
 def test_an_executor_s_threads_are_served_from_plans(pool: NumpyPool) -> None:
@@ -104,29 +72,6 @@ def test_what_makes_plans_is_not_served() -> None:
         pool.uninstall()
     assert pool.stats.plans == 1
     assert pool.stats.requests == 6
-
-
-def test_what_was_handed_out_stays_the_pool_s(pool: NumpyPool) -> None:
-    kept = [np.full(size, 7.0) for size in (10, 1000, 100_000, 1_000_000)]
-    pool.uninstall()
-    fresh = np.ones(1000)
-    assert pool.stats.live_bytes == 8 * 1_101_000
-    kept[1].resize(300_000, refcheck=False)
-    kept[2].resize(5, refcheck=False)
-    assert (kept[1][:1000] == 7).all()
-    assert (kept[2] == 7).all()
-    assert (fresh == 1).all()
-    kept.clear()
-    assert pool.stats.live_bytes == 0
-
-    other = NumpyPool()
-    other.install()
-    del fresh
-    mine = np.ones(1000)
-    assert (other.stats.live_bytes, pool.stats.live_bytes) == (8000, 0)
-    other.uninstall()
-    del mine
-    assert other.stats.live_bytes == 0
 
 
 def test_one_at_a_time(pool: NumpyPool) -> None:
@@ -171,10 +116,6 @@ def test_the_interpreter_goes_down_while_it_serves() -> None:
 
 
 def test_trim_gives_memory_back() -> None:
-    def resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-
     pool = NumpyPool()
     with pool:
         size = 64 << 20

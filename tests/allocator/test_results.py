@@ -10,9 +10,9 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.errors import ProfileError
-from stowplan.profiler import StepLog
-from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 from stowplan.profiler.steps import profile_step
+
+from ..planning.logs import log
 
 SIZES = {"a": 3000, "b": 5000, "c": 4000}
 
@@ -55,18 +55,9 @@ def test_intermediates_are_replayed_and_results_escape() -> None:
 
 
 def test_the_plan_of_such_a_step_holds_what_it_frees() -> None:
-    events = np.array(
-        [
-            (1, 800, 0, 0, ALLOCATE),
-            (2, 0, 0, 0, FREE_PREVIOUS),  # another task's result
-            (3, 900, 0, 1, ALLOCATE),
-            (4, 0, 0, 0, FREE),
-            (5, 0, 0, 1, FREE_PREVIOUS + 3),
-        ],
-        dtype=EVENT_DTYPE,
-    )
-    log = StepLog(events)
-    profile = profile_step(log, log.alone())
+    step = log("800 ~0 900 -0 ~1")  # other tasks' results: of the step before, and of an older one
+    step.events["kind"][-1] += 3
+    profile = profile_step(step, step.alone())
     assert profile.escaped.tolist() == [False, True]
     assert not profile.wrapped.any()
 

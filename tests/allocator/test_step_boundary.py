@@ -105,6 +105,18 @@ def test_a_clean_step_s_log_is_kept_for_its_timestamps(host: HandlerPool) -> Non
         assert [time_ns > 0 for time_ns in log["time_ns"]] == ([True, True] if timestamps else [])
 
 
+def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HandlerPool) -> None:
+    own = host.enter()
+    assert own is not None
+    with ThreadPoolExecutor(1) as other:
+        step_slot, step, (lane,) = other.submit(host.enter).result(60) or pytest.fail("it runs no step")
+        host.begin([LaneStart(lane)])
+        assert host.end_steps_of_others() == [step_slot]
+        assert host.end_steps_of_others() == []
+        assert host.enter() is None  # this thread's goes on
+        assert other.submit(host.enter).result(60) == (step_slot, step + 1, [lane])
+
+
 def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
     host.find_steps()
 

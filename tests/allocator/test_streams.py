@@ -116,13 +116,19 @@ def test_the_per_thread_stream_is_another_in_each_thread(pool: SimulatedPool) ->
 # -------------------------------------------------------------------------------------------------- record_stream
 
 
+def lend(pool: SimulatedPool, *streams: Stream, own: Stream = MAIN, say: bool = True) -> None:
+    """Make a block that other streams read last, and say so to the pool; then it goes."""
+    batch = pool.empty(4000, own)
+    for stream in streams:
+        pool.simulated.follow(stream, pool.simulated.event(own))
+        pool.simulated.use(batch, stream)
+        if say:
+            pool.record_stream(batch, stream)
+
+
 def used_on_copy(pool: SimulatedPool) -> None:
     """A block of the main stream's that the copy stream reads last, and one that takes its place."""
-    batch = pool.empty(4000)
-    pool.simulated.follow(COPY, pool.simulated.event(MAIN))
-    pool.simulated.use(batch, COPY)
-    pool.record_stream(batch, COPY)
-    del batch
+    lend(pool, COPY)
     pool.empty(4000)
 
 
@@ -145,10 +151,7 @@ def test_without_the_wait_the_books_find_the_race(pool: SimulatedPool) -> None:
 
 def test_without_a_word_the_books_find_the_race(pool: SimulatedPool) -> None:
     def work() -> None:
-        batch = pool.empty(4000)
-        pool.simulated.follow(COPY, pool.simulated.event(MAIN))
-        pool.simulated.use(batch, COPY)
-        del batch
+        lend(pool, COPY, say=False)
         pool.empty(4000)
 
     with pytest.raises(RaceError):
@@ -157,17 +160,11 @@ def test_without_a_word_the_books_find_the_race(pool: SimulatedPool) -> None:
 
 
 def test_nobody_waits_for_what_is_done(pool: SimulatedPool) -> None:
-    def work() -> None:
-        batch = pool.empty(4000)
-        pool.simulated.follow(COPY, pool.simulated.event(MAIN))
-        pool.simulated.use(batch, COPY)
-        pool.record_stream(batch, COPY)
-
-    run(pool, 6, work)
+    run(pool, 6, lambda: lend(pool, COPY))
     pool.simulated.run_all()
     pool.simulated.calls.clear()
     with all_replayed(pool):
-        run(pool, 1, work)
+        run(pool, 1, lambda: lend(pool, COPY))
     assert "wait" not in pool.simulated.calls  # it was seen done when the step began
 
 
@@ -217,12 +214,7 @@ def test_the_block_s_own_stream_needs_no_word(pool: SimulatedPool) -> None:
 
 def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> None:
     def work() -> None:
-        batch = pool.empty(4000)
-        for stream in (COPY, OTHER):
-            pool.simulated.follow(stream, pool.simulated.event(MAIN))
-            pool.simulated.use(batch, stream)
-            pool.record_stream(batch, stream)
-        del batch
+        lend(pool, COPY, OTHER)
         pool.empty(4000)
 
     run(pool, 6, work)
@@ -323,11 +315,7 @@ def test_a_replayed_step_can_be_captured(pool: SimulatedPool) -> None:
 @pytest.mark.parametrize("side_is_captured", [False, True])
 def test_a_place_in_use_is_not_given_out_in_a_capture(pool: SimulatedPool, side_is_captured: bool) -> None:
     def work() -> None:
-        batch = pool.empty(4000, COPY)
-        pool.simulated.follow(OTHER, pool.simulated.event(COPY))
-        pool.simulated.use(batch, OTHER)
-        pool.record_stream(batch, OTHER)
-        del batch
+        lend(pool, OTHER, own=COPY)
         pool.empty(4000, COPY)
 
     pool.simulated.now = COPY.ptr

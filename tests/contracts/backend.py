@@ -213,17 +213,6 @@ class BackendContract:
 
     # ------------------------------------------------------------------------------------------------ steps that differ
 
-    def test_what_the_plan_does_not_know_is_a_guest(self, own: Any) -> None:
-        run(own, 5)
-        before = own.pool.stats
-        with own.pool.step():
-            chain(own)
-            extra = Block(own, 2000, 7)  # at the step's end the arena is empty
-            chain(own)
-        assert own.pool.stats.guests > before.guests
-        run(own, 3)
-        assert extra.holds()
-
     def test_a_larger_step_brings_a_new_plan_and_arena(self, own: Any) -> None:
         run(own, 5)
         first = own.pool.plan().arena_bytes

@@ -20,7 +20,7 @@ from stowplan.allocator.lanes import Lanes
 from stowplan.allocator.options import PlanningOptions
 
 from ..allocator.c_functions import CFunctions, LibcUpstream
-from ..properties.native_backend import _PlacePool
+from ..properties.native_backend import PlacePool
 from .catalogue import blocks_of, find, grows_in_place, is_unmarked
 from .stream import KEYS, Op
 
@@ -204,7 +204,7 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
 
 def _found(name: str, planner: str) -> Served:
     upstream = LibcUpstream()
-    pool = _PlacePool(
+    pool = PlacePool(
         NativePlace(upstream.address),
         scope="process",
         auto_step=True,

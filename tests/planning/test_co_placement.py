@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.packing import check, pack
+from stowplan.packing import check
 from stowplan.planning import Plan, make_plan
 from stowplan.planning.co_placement import (
     TOLERANCE,
@@ -121,13 +118,6 @@ def test_a_placement_beside_any_others_is_valid_and_small(
     assert placed.placement.lower_bound == plan.placement.lower_bound
     optimal = placed.arena_bytes == placed.placement.lower_bound
     assert placed is plan or (placed.placement.status == "optimal") == optimal
-
-
-@pytest.mark.parametrize("solver", ["best_fit", "greedy_by_size"])
-def test_a_solver_may_be_named(solver: str) -> None:
-    training, evaluation = a_plan(TRAINING), a_plan("1920 2560 -0 -1")
-    placed = place_beside(evaluation, [training], arena_bytes=WIDE, packer=partial(pack, solver=solver))
-    assert all(apart(place(placed, request), place(training, 1)) for request in range(2))
 
 
 # ------------------------------------------------------------------------------------------------------- stayers

@@ -61,33 +61,24 @@ def kept(result: Result, old: Used | None) -> bool:
     return (result.verdict, result.plan, result.replaced) == (Verdict.KEEP, None, old)
 
 
-def test_a_first_record_becomes_a_plan() -> None:
-    result = made(repeated(STEP))
-    assert result.replaced is None
-    plan = new(result)
-    assert plan.profile.same_blocks(profile(STEP))
-    assert plan.problem.size.tolist() == [640, 1280, 320]
-    assert plan.steps == 1
-
-
-@pytest.mark.parametrize(("record", "sizes"), [(LARGER, [640, 1920, 320]), (OTHER_FREES, [640, 1280, 320])])
-def test_larger_sizes_or_other_frees_succeed_the_plan(record: str, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("record", "succeeds", "sizes"),
+    [
+        (LARGER, True, [640, 1920, 320]),
+        (OTHER_FREES, True, [640, 1280, 320]),
+        (ANOTHER, False, [640, 64]),  # one more variant
+        (STEP, True, None),  # the plan holds it already
+        (SMALLER, True, None),
+    ],
+)
+def test_what_becomes_of_a_record(record: str, succeeds: bool, sizes: list[int] | None) -> None:
     old = in_use(STEP)
     result = made(departed(record, old))
-    assert result.replaced is old
-    assert new(result).profile.size.tolist() == sizes
-
-
-@pytest.mark.parametrize("record", [STEP, SMALLER])
-def test_a_record_that_the_plan_holds_already_teaches_nothing(record: str) -> None:
-    old = in_use(STEP)
-    assert kept(made(departed(record, old)), old)
-
-
-def test_another_structure_is_a_variant() -> None:
-    result = made(departed(ANOTHER, in_use(STEP)))
-    assert result.replaced is None
-    assert new(result).profile.same_blocks(profile(ANOTHER))
+    assert result.replaced is (old if succeeds else None)
+    if sizes is None:
+        assert kept(result, old)
+    else:
+        assert new(result).profile.size.tolist() == sizes
 
 
 def test_what_another_variant_stands_for_is_not_planned_again() -> None:
@@ -126,20 +117,6 @@ def test_frees_that_a_record_of_steps_in_turn_lacks_are_doubted(doubted: bool) -
     assert result.replaced is old
     assert kept(result, old) is doubted
     assert doubted or new(result).profile.escaped.any()
-
-
-def test_a_plan_is_placed_beside_the_others_but_not_the_replaced() -> None:
-    other, old = in_use("~0 640 1280 -1"), in_use("~0 6400 64 -1")
-    assert len(other.plan.residents) == len(old.plan.residents) == 1
-    arena = Arena(1 << 20, NO_RANGES)
-    job = repeated("~0 6400 128 -1", replaced=old, neighbours=[other, old], arena=arena)
-    result = made(job)
-    assert result.replaced is old
-    offset = new(result).offset.tolist()
-    assert offset == new(made(replace(job, neighbours=[other]))).offset.tolist()
-    (begin, end), *_ = other.plan.residents.tolist()
-    ranges = [(at, at + size) for at, size in zip(offset, [6400, 128], strict=True)]
-    assert all(high <= begin or low >= end for low, high in ranges)
 
 
 def test_equal_jobs_have_one_plan() -> None:

@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from stowplan.errors import UnknownSolverError
 from stowplan.planning import UNPLANNED, make_plan, problem_of
 from stowplan.planning.plan import largest, same_structure
 from stowplan.profiler import ESCAPED, Profile
@@ -64,8 +62,3 @@ def test_structure_and_maximum() -> None:
     assert same_structure(a, b)
     assert not same_structure(a, profile([10, 20], [0, 1], [3, 2], 4))
     assert largest(a, b).size.tolist() == [15, 20]
-
-
-def test_an_unknown_planner() -> None:
-    with pytest.raises(UnknownSolverError, match="nobody"):
-        make_plan(profile([1], [0], [1], 2), alignment=1, planner="nobody")

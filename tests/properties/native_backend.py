@@ -13,7 +13,7 @@ from ..allocator.c_functions import CFunctions, LibcUpstream
 from .pool_program import Backend, make_pool
 
 
-class _PlacePool(HostPool):
+class PlacePool(HostPool):
     """A pool for whoever calls the functions of a place, all requests of which are planned."""
 
     def __init__(self, place: NativePlace, **options: Any) -> None:
@@ -78,7 +78,7 @@ class NativeBackend(Backend):
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
         defaults = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
-        self.pool = make_pool(_PlacePool, file, place, **{**defaults, **options})
+        self.pool = make_pool(PlacePool, file, place, **{**defaults, **options})
         self.own = CFunctions(self.pool._host.functions, self.upstream)
         self.places = CFunctions(place.functions, self.upstream)
 
