@@ -22,11 +22,15 @@ module               what it is
 Importing this package imports Chainer, by `stowplan.compat.enable_chainer`.
 """
 
-from .graph_recorder import record_graph
-from .rerun import trust
-from .scheduler import Scheduler
-from .scheduler_stats import SchedulerStats
-from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps
+from ..compat import enable_chainer
+
+enable_chainer()
+
+from .graph_recorder import record_graph  # noqa: E402 (Chainer is mended first)
+from .rerun import trust  # noqa: E402
+from .scheduler import Scheduler  # noqa: E402
+from .scheduler_stats import SchedulerStats  # noqa: E402
+from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps  # noqa: E402
 
 __all__ = [
     "MemoryReport",

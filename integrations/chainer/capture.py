@@ -237,19 +237,19 @@ class RecordingStep(TimedStep):
 
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         value = self._gradient.get(node)
-        param = node.get_variable_or_none()
-        if value is None or self._early is None or self.nested or not self._early.takes(param):
+        if value is None or not self._may_update(node):
             if value is not None:
                 self._graph.hold(value)
             super()._finish_leaf(node, grads, loss_scale)
             return
+        param = node.get_variable_or_none()
         call = Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
         call.after += self._readers[id(node)]
         self._graph.begin(call, [value, self._value_of[node]])
         with self._metered():
             super()._finish_leaf(node, grads, loss_scale)
         call.beside = self._beside
-        if self._early.takes(param):
+        if self._may_update(node):
             self._graph.hold(value)
 
     def update_rest(self, update: Callable[[], None]) -> None:

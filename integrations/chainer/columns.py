@@ -19,12 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
-from ..compat import enable_chainer
-
-enable_chainer()
-
-from chainer.utils import conv  # noqa: E402 (mended first)
+from chainer.utils import conv
 
 __all__ = ["im2col"]
 
@@ -40,22 +35,19 @@ def im2col(
     sx: int,
     ph: int,
     pw: int,
-    pval: float = 0,
     cover_all: bool = False,
     dy: int = 1,
     dx: int = 1,
-    out_h: int | None = None,
-    out_w: int | None = None,
 ) -> Any:
     """Return the columns of images (n, c, h, w) as an array (n, c, kh, kw, oh, ow), as `chainer.utils.conv.im2col_cpu`.
 
-    Its memory has the axes in the order n, oh, ow, c, kh, kw.
+    With zeros around the images, as convolutions have it. Its memory has the axes in the order n, oh, ow, c, kh, kw.
     """
     n, c, h, w = img.shape
-    oh = conv.get_conv_outsize(h, kh, sy, ph, cover_all, dy) if out_h is None else out_h
-    ow = conv.get_conv_outsize(w, kw, sx, pw, cover_all, dx) if out_w is None else out_w
+    oh = conv.get_conv_outsize(h, kh, sy, ph, cover_all, dy)
+    ow = conv.get_conv_outsize(w, kw, sx, pw, cover_all, dx)
     if n < 2 or oh * ow < 2 or c * kh * kw < 2:
-        return conv.im2col_cpu(img, kh, kw, sy, sx, ph, pw, pval, cover_all, dy, dx, oh, ow)
+        return conv.im2col_cpu(img, kh, kw, sy, sx, ph, pw, 0, cover_all, dy, dx)
     columns = np.empty((n, oh, ow, c, kh, kw), dtype=img.dtype).transpose(0, 3, 4, 5, 1, 2)
     if kh == kw == 1 and not (ph or pw or cover_all):
         columns[:, :, 0, 0] = img[:, :, : sy * oh : sy, : sx * ow : sx]
@@ -63,7 +55,7 @@ def im2col(
     # A row of the matrix is copied in runs: over the channels, or, where there are fewer of them, over the kernel.
     order = (0, 1, 2, 3) if c < kw else (0, 2, 3, 1)
     margins = np.array(((0, 0), (0, 0), (ph, ph + sy - 1), (pw, pw + sx - 1)))
-    padded = np.full([img.shape[axis] + margins[axis].sum() for axis in order], pval, dtype=img.dtype)
+    padded = np.zeros([img.shape[axis] + margins[axis].sum() for axis in order], dtype=img.dtype)
     padded = padded.transpose(np.argsort(order))
     padded[:, :, ph : ph + h, pw : pw + w] = img
     if c < kw:

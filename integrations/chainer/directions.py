@@ -74,8 +74,6 @@ class OperatorDirections:
 
     Attributes
     ----------
-    reads, writes
-        Numbers of its values.
     clear, pack
         Names of the hidden arrays to clear, and to pack.
     evict
@@ -86,8 +84,6 @@ class OperatorDirections:
         Whether it may run again.
     """
 
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
     clear: tuple[str, ...]
     pack: tuple[str, ...]
     evict: tuple[tuple[str, int], ...]
@@ -101,16 +97,16 @@ class Directions:
 
     Attributes
     ----------
+    structure
+        The structure of these steps.
     operators
         The directions for each forward operator.
     dropped
         Values whose arrays are freed as soon as the program lets go of them.
-    kept
-        Values whose arrays are kept for a backward step or a recomputation.
     order
         Place of each forward operator's backward step among all backward steps.
     last_place
-        The last place at which each value that is kept is read.
+        The last place at which each value is read whose array is kept, for a backward step or a recomputation.
     released
         The values that are not read after each place.
     evicted
@@ -119,9 +115,9 @@ class Directions:
         Values that are to be out of memory, and those to be fetched, by the moment before which that is.
     """
 
+    structure: Structure
     operators: tuple[OperatorDirections, ...]
     dropped: frozenset[int]
-    kept: frozenset[int]
     order: Mapping[int, int]
     last_place: Mapping[int, int]
     released: Mapping[int, Sequence[int]] = field(repr=False)
@@ -166,10 +162,9 @@ class Directions:
         hidden = {v for operator in structure.operators for v in operator.hidden.values()}
         out = {v for values in leaves.values() for v in values}
         return cls(
+            structure=structure,
             operators=tuple(
                 OperatorDirections(
-                    operator.reads,
-                    operator.writes,
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.DROPPED),
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.PACKED),
                     tuple((name, v) for name, v in operator.hidden.items() if v in out),
@@ -179,7 +174,6 @@ class Directions:
                 for operator in structure.operators
             ),
             dropped=frozenset(v for v in first.keys() - outside if way[v] == Way.DROPPED),
-            kept=frozenset(last_place),
             order={
                 number: place[operator.backward]
                 for number, operator in enumerate(structure.operators)

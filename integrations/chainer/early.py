@@ -16,49 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..compat import enable_chainer
+import chainer
+from chainer import optimizer_hooks
+from chainer.optimizer import GradientMethod
+
 from ..errors import ScheduleError
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-from chainer import optimizer_hooks  # noqa: E402
-from chainer.optimizer import GradientMethod  # noqa: E402
-from chainer.optimizers import (  # noqa: E402  # noqa: E402
-    ada_delta,
-    ada_grad,
-    adam,
-    corrected_momentum_sgd,
-    momentum_sgd,
-    nesterov_ag,
-    rmsprop,
-    rmsprop_graves,
-    sgd,
-)
-
-from .updates import call_hook_in_pieces, update_in_pieces  # noqa: E402
+from .updates import ELEMENTWISE, ELEMENTWISE_HOOKS, call_hook_in_pieces, update_in_pieces
 
 __all__ = ["EarlyUpdate", "behind", "reason_against", "require_set_up"]
 
-RULES = (
-    ada_delta.AdaDeltaRule,
-    ada_grad.AdaGradRule,
-    adam.AdamRule,
-    corrected_momentum_sgd.CorrectedMomentumSGDRule,
-    momentum_sgd.MomentumSGDRule,
-    nesterov_ag.NesterovAGRule,
-    rmsprop.RMSpropRule,
-    rmsprop_graves.RMSpropGravesRule,
-    sgd.SGDRule,
-)
-"""Update rules that look only at their own parameter."""
-
-HOOKS = (
-    optimizer_hooks.WeightDecay,
-    optimizer_hooks.Lasso,
-    optimizer_hooks.GradientHardClipping,
-    optimizer_hooks.GradientLARS,
-)
+HOOKS = ELEMENTWISE_HOOKS | {optimizer_hooks.GradientLARS}
 """Hooks that look at one parameter at a time and draw no random numbers."""
 
 
@@ -110,7 +77,7 @@ def reason_against(optimizer: Any) -> str | None:
         rule = param.update_rule
         if rule is None:
             continue
-        if type(rule) not in RULES:
+        if type(rule) not in ELEMENTWISE:
             return f"the update rule {type(rule).__name__} is not known to look at one parameter alone"
         if rule._use_fp32_update:
             return "parameters are updated in float32"

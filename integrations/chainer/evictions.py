@@ -14,15 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from ..compat import enable_chainer
+from chainer.backend import get_array_module
 
-enable_chainer()
-
-from chainer.backend import get_array_module  # noqa: E402 (mended first)
-
-from ..swapping import SwapError  # noqa: E402
+from ..swapping import SwapError, SwapFile
+from .pinned import PinnedSwap
 
 __all__ = ["BACKWARD", "FORWARD", "Evictions", "Moment", "Swap"]
 
@@ -31,11 +28,8 @@ Moment = tuple[str, int]
 """A moment before a forward operator (its number), or a backward step (its place among them)."""
 
 
-class Swap(Protocol):
-    """Where evicted arrays are: `SwapFile`, or `PinnedSwap`."""
-
-    def evict(self, array: Any) -> Any:
-        """Start to write an array; return its ticket."""
+Swap = SwapFile | PinnedSwap
+"""Where evicted arrays are."""
 
 
 class Evictions:
@@ -98,18 +92,17 @@ class Evictions:
 
     def take(self, value: int) -> Any:
         """Wait for a value's array, and return it; None if it is not out. It belongs to the caller from then on."""
+        self.fetch([value])
         ticket = self._tickets.pop(value, None)
         if ticket is None:
             return None
         try:
-            if ticket.array is not None:
-                return ticket.array.transpose(self._axes[value])
-            if value not in self._coming:
-                self._coming[value] = self._empty[value]()
-                ticket.start_fetch(self._coming[value])
-            ticket.wait_fetched()
-            self.fetched += 1
-            return self._coming.pop(value).transpose(self._axes[value])
+            array = ticket.array
+            if array is None:
+                ticket.wait_fetched()
+                self.fetched += 1
+                array = self._coming.pop(value)
+            return array.transpose(self._axes[value])
         finally:
             ticket.close()
 

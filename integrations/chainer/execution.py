@@ -19,34 +19,22 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ..compat import enable_chainer
+import chainer
+import numpy as np
+from chainer import _backprop_utils, variable
+from chainer.functions.util.forget import Forget
+
 from ..errors import ScheduleError
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-import numpy as np  # noqa: E402
-from chainer import _backprop_utils, variable  # noqa: E402
-from chainer.functions.util.forget import Forget  # noqa: E402
-
-from . import seams  # noqa: E402
-from .directions import Follower, Structure  # noqa: E402
-from .early import EarlyUpdate  # noqa: E402
-from .evictions import Swap  # noqa: E402
-from .function_state import FunctionState, state_of  # noqa: E402
-from .gradients import (  # noqa: E402
-    Candidates,
-    owned,
-    reachable,
-    read_by_backward,
-    sum_gradients,
-    take_out,
-    write_over,
-)
-from .parameter_swap import ParameterSwap, swapped  # noqa: E402
-from .rerun import held_arrays  # noqa: E402
-from .sparing import Sparing  # noqa: E402
-from .values import StepValues, has_all  # noqa: E402
+from . import seams
+from .directions import Follower, Structure
+from .early import EarlyUpdate
+from .evictions import Swap
+from .function_state import FunctionState, state_of
+from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out, write_over
+from .parameter_swap import ParameterSwap, swapped
+from .rerun import held_arrays
+from .sparing import Sparing
+from .values import StepValues, has_all
 
 __all__ = ["ScheduledStep"]
 
@@ -78,16 +66,12 @@ class ScheduledStep:
         What has parameters out of memory while nothing uses them; None: they stay.
     count
         Forward operators so far.
-    walked_twice
-        Whether two backward passes visited one operator.
     passes
         Backward passes so far.
+    early
+        Updates parameters in the next backward pass; None: it updates none.
     nested
         Whether an operator ran a backward pass of its own, which may reach parameters that no operator reads.
-    earlier
-        Whether a backward pass reached into the graph of an earlier step.
-    outdated
-        Whether a backward pass came by an operator after the update of its parameter: it must not run again.
     updates_by_hand
         Whether an update had no loss function, and found no parameter updated early.
     before_backward, after_backward
@@ -106,14 +90,14 @@ class ScheduledStep:
         self._follower = follower
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing)
-        self._early: EarlyUpdate | None = None
+        self.early: EarlyUpdate | None = None
         self.parameters: ParameterSwap | None = None
         self.count = 0
         self.passes = 0
-        self.walked_twice = False
+        self._walked_twice = False  # whether two backward passes visited one operator
         self.nested = False
-        self.earlier = False
-        self.outdated = False
+        self._earlier = False  # whether a backward pass reached into the graph of an earlier step
+        self._outdated = False  # whether one came by an operator after the update of its parameter
         self.updates_by_hand = False
         self.before_backward: Callable[[], None] | None = None
         self.after_backward: Callable[[], None] | None = None
@@ -130,9 +114,24 @@ class ScheduledStep:
         """A number that steps of the same operators share."""
         return 0 if self._follower is None else self._follower.signature
 
+    def reason_to_keep_graph(self, *, recomputes: bool) -> str | None:
+        """Return why arrays of such steps must be kept, as Chainer does; None: they can go.
+
+        Parameters
+        ----------
+        recomputes
+            Whether operators may run again: none must after the update of its parameter.
+        """
+        if self._earlier:
+            return "a backward pass reaches into an earlier step"
+        if self._walked_twice:
+            return "two backward passes visit one operator"
+        outdated = self._outdated and recomputes
+        return "a backward pass visits an operator whose parameter has been updated" if outdated else None
+
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""
-        self.before_backward = self.after_backward = self._early = None
+        self.before_backward = self.after_backward = self.early = None
         self.values.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
@@ -173,10 +172,6 @@ class ScheduledStep:
 
     # --- backward -----------------------------------------------------------------------------------------------------
 
-    def updates(self, early: EarlyUpdate | None) -> None:
-        """Let the next backward pass update parameters; None: do not."""
-        self._early = early
-
     def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
         """Run a backward pass: Chainer's own if it would read arrays that are freed here."""
         if self._in_backward:
@@ -191,7 +186,7 @@ class ScheduledStep:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
             if self.values.updated:
-                self.outdated |= any(map(self.values.is_outdated, functions))
+                self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
                 self._count_visits(*functions)
                 functions.clear()
@@ -208,13 +203,13 @@ class ScheduledStep:
         others = [function for function in functions if state_of(function, self._token) is None]
         for function in others:
             state: FunctionState | None = getattr(function, "_stowplan", None)
-            self.earlier |= state is not None
+            self._earlier |= state is not None
             if state is not None and not has_all(function, state):
                 raise ScheduleError(
                     f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
                     "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
                 )
-        return not others and not self.earlier
+        return not others and not self._earlier
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
@@ -236,7 +231,7 @@ class ScheduledStep:
         for function in functions:
             state = state_of(function, self._token)
             if state is not None:
-                self.walked_twice |= state.number in self._visited
+                self._walked_twice |= state.number in self._visited
                 self._visited.add(state.number)
 
     def _backward(self, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
@@ -356,21 +351,22 @@ class ScheduledStep:
 
     def _may_update(self, node: Any) -> bool:
         param = node.get_variable_or_none()
-        return self._early is not None and not self.nested and self._early.takes(param)
+        return self.early is not None and not self.nested and self.early.takes(param)
 
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         """Give a complete gradient to its variable; update it, if it is a parameter that may be updated early."""
         target = node.get_variable_or_none()
+        early = self.early if self._may_update(node) else None
         gradient = grads.pop(node)
         if target is None:
             return
         target._set_grad_var_without_check(gradient)
         target._loss_scale = loss_scale
-        if gradient is not None and self._early is not None and not self.nested and self._early.takes(target):
+        if gradient is not None and early is not None:
             is_owned = owned(gradient, variables=4, arrays=4)
             del gradient
             self.updated([target])
-            self._early.ready(target, is_owned)
+            early.ready(target, is_owned)
 
 
 _no_device = contextlib.nullcontext()

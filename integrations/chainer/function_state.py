@@ -6,10 +6,11 @@ is none of its own (`state_of`), and takes neither its number, which counts that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FunctionState", "state_of"]
+__all__ = ["FunctionState", "drop_outputs", "state_of"]
 
 
 @dataclass(slots=True)
@@ -47,3 +48,10 @@ def state_of(function: Any, step: int) -> FunctionState | None:
     """Return the state that this step gave a function; None: another step, or none, applied it."""
     state: FunctionState | None = getattr(function, "_stowplan", None)
     return state if state is not None and state.step == step else None
+
+
+def drop_outputs(function: Any, drops: Callable[[int, Any], bool]) -> None:
+    """Let a function keep no more those of its retained outputs whose index and array this says to drop."""
+    if function._retained_output_data is not None:
+        pairs = zip(function._output_indexes_to_retain, function._retained_output_data, strict=True)
+        function._retained_output_data = tuple([None if drops(*pair) else pair[1] for pair in pairs])

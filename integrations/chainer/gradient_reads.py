@@ -11,12 +11,9 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from ..compat import enable_chainer
+import chainer
+
 from ..errors import ScheduleError
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
 
 __all__ = ["GradientReads"]
 

@@ -7,27 +7,14 @@ import heapq
 import sys
 from typing import Any
 
+import chainer
 import numpy as np
+from chainer import _backprop_utils
+from chainer.backends import intel64
+from chainer.functions.activation.relu import ReLU
+from chainer.functions.activation.sigmoid import Sigmoid
 
-from ..compat import enable_chainer
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-from chainer import _backprop_utils  # noqa: E402
-from chainer.backends import intel64  # noqa: E402
-from chainer.functions.activation.relu import ReLU  # noqa: E402
-from chainer.functions.activation.sigmoid import Sigmoid  # noqa: E402
-
-__all__ = [
-    "Candidates",
-    "owned",
-    "reachable",
-    "read_by_backward",
-    "sum_gradients",
-    "take_out",
-    "write_over",
-]
+__all__ = ["Candidates", "owned", "reachable", "read_by_backward", "sum_gradients", "take_out", "write_over"]
 
 
 class Candidates:

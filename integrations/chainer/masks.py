@@ -20,14 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from chainer.backend import get_array_module
 
-from ..compat import enable_chainer
-
-enable_chainer()
-
-from chainer.backend import get_array_module  # noqa: E402 (mended first)
-
-__all__ = ["LEAST_BYTES", "Packed", "pack", "unpack"]
+__all__ = ["LEAST_BYTES", "Packed", "flat", "pack", "unpack"]
 
 PIECE = 1 << 18
 """Elements of a piece, which are packed together; a multiple of 8."""
@@ -36,7 +31,6 @@ LEAST_BYTES = 1024
 """Smaller arrays are left as they are."""
 
 _PATTERNS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-_NARROW = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32)
 
 
 @dataclass(frozen=True)
@@ -93,28 +87,14 @@ def pack(array: Any, least: int = LEAST_BYTES) -> Packed | None:
     return packed if packed is not None and packed.nbytes < array.nbytes else None
 
 
-def unpack(packed: Packed, out: Any = None) -> Any:
-    """Unpack an array: same type, shape, order and bits as before.
-
-    Parameters
-    ----------
-    packed
-        From `pack`.
-    out
-        Array of the same shape, type and order to unpack to. A new one if not given.
-    """
-    if out is None:
-        out = packed.xp.empty(packed.shape, packed.dtype, packed.order)
-    elif out.shape != packed.shape or out.dtype != packed.dtype or _order(out) not in (packed.order, "CF"):
-        raise ValueError(
-            f"out is {out.dtype} {out.shape} in order {_order(out)}; "
-            f"expected {packed.dtype} {packed.shape} in order {packed.order}"
-        )
-    flat = _flat(out)
+def unpack(packed: Packed) -> Any:
+    """Unpack an array from `pack`: same type, shape, order and bits as before."""
+    out = packed.xp.empty(packed.shape, packed.dtype, packed.order)
+    elements = flat(out)
     if packed.low is None:
-        flat[:] = packed.data
+        elements[:] = packed.data
         return out
-    bits = flat.view(_PATTERNS[out.itemsize])
+    bits = elements.view(_PATTERNS[out.itemsize])
     if packed.data is None:
         bits[:] = packed.low
         return out
@@ -138,7 +118,7 @@ def _pack_two(array: Any, xp: Any) -> Packed | None:
     """Pack an array of at most two bit patterns; None if there are more."""
     if array.itemsize not in _PATTERNS:
         return None
-    bits = _flat(array).view(_PATTERNS[array.itemsize])
+    bits = flat(array).view(_PATTERNS[array.itemsize])
     low = bits[:1]
     pieces = range(0, bits.size, PIECE)
     high: Any = None
@@ -162,34 +142,27 @@ def _pack_narrow(array: Any, xp: Any) -> Packed | None:
     """Pack integers into the narrowest type that holds them all; None if that is no narrower."""
     if array.dtype.kind not in "iu" or array.itemsize == 1:
         return None
-    flat = _flat(array)
-    least, most = int(flat[0]), int(flat[0])
-    for start in range(0, flat.size, PIECE):
-        piece = flat[start : start + PIECE]
+    elements = flat(array)
+    least = most = int(elements[0])
+    for start in range(0, elements.size, PIECE):
+        piece = elements[start : start + PIECE]
         least, most = min(least, int(piece.min())), max(most, int(piece.max()))
         if _narrowest(least, most, array.itemsize) is None:
             return None
-    data = flat.astype(_narrowest(least, most, array.itemsize))
+    data = elements.astype(_narrowest(least, most, array.itemsize))
     return _packed(array, xp, data, None, None)
 
 
-def _narrowest(least: int, most: int, itemsize: int) -> type | None:
-    for kind in _NARROW:
-        limits = np.iinfo(kind)
-        if limits.dtype.itemsize < itemsize and limits.min <= least and most <= limits.max:
-            return kind
-    return None
+def _narrowest(least: int, most: int, itemsize: int) -> np.dtype[Any] | None:
+    """Return the narrowest type of integers from the least to the most; None if it has as many bytes as these."""
+    kind = np.min_scalar_type(most if least >= 0 else min(least, -most - 1))
+    return kind if kind.itemsize < itemsize else None
 
 
 def _packed(array: Any, xp: Any, data: Any, low: int | None, high: int | None) -> Packed:
     return Packed(data, low, high, array.shape, array.dtype, "C" if array.flags.c_contiguous else "F", xp)
 
 
-def _order(array: Any) -> str:
-    """``"C"``, ``"F"``, ``"CF"`` for both, or nothing."""
-    return "C" * bool(array.flags.c_contiguous) + "F" * bool(array.flags.f_contiguous)
-
-
-def _flat(array: Any) -> Any:
+def flat(array: Any) -> Any:
     """Return the elements of a contiguous array in the order of its memory, as a view."""
     return (array if array.flags.c_contiguous else array.T).reshape(-1)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import chainer
 import numpy as np
@@ -26,40 +27,37 @@ from ..profiler.events import ALLOCATE, FREE
 from ..profiler.recorders.numpy_recorder import NumpyRecorder
 from .parameter_swap import swapped
 
-__all__ = ["CupyMeter", "HostMeter", "Meter", "clock_for", "meter_for"]
+__all__ = ["SMALL", "Meter", "clock_for", "cupy_meter", "device_of", "host_meter", "meter_for"]
 
 
-class Meter(Protocol):
-    """A meter, as a recorded step uses it: entered around the step."""
-
-    def __enter__(self) -> object: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def runs(self, operator: int) -> None:
-        """Count the next requests as this operator's; -1: as none's."""
-
-    def rises(self, operators: int) -> npt.NDArray[np.int64]:
-        """Return by how many bytes each operator raised the live bytes, at its fullest moment, (operators,)."""
+SMALL = 1033
+"""NumPy's requests of fewer bytes are neither planned nor measured; of CuPy's, the small ones are planned, too."""
 
 
-def meter_for(parameters: Iterable[Any], small: int) -> Meter:
-    """Return a meter for a step that updates these parameters, by the device that they are on.
+def meter_for(parameters: Iterable[Any]) -> Meter:
+    """Return a meter for a step that updates these `chainer.Parameter`, by the device that they are on."""
+    device = device_of(parameters)
+    return host_meter() if device is None else cupy_meter(device.id)
 
-    Parameters
-    ----------
-    parameters
-        Objects of `chainer.Parameter`; the first that has an array counts.
-    small
-        For `HostMeter`.
+
+def host_meter() -> Meter:
+    """Return a meter of NumPy's requests in this thread. They pass on to what serves now: a pool, maybe."""
+    return Meter(partial(NumpyRecorder, small=SMALL, upstream=current_handler()))
+
+
+def cupy_meter(device: int) -> Meter:
+    """Return a meter of CuPy's requests on a device in this thread: those that its memory hooks are told of.
+
+    These are the requests to CuPy's own pools and to a `stowplan.CupyPool`.
     """
-    device = _device_of(parameters)
-    return HostMeter(small) if device is None else CupyMeter(device.id)
+    from ..profiler.recorders.cupy_recorder import CupyRecorder
+
+    return Meter(partial(CupyRecorder, device))
 
 
 def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
     """Return a clock in seconds for a step that updates these parameters; reading it waits for all work so far."""
-    device = _device_of(parameters)
+    device = device_of(parameters)
     if device is None:
         return time.perf_counter
 
@@ -70,7 +68,7 @@ def clock_for(parameters: Iterable[Any]) -> Callable[[], float]:
     return read
 
 
-def _device_of(parameters: Iterable[Any]) -> Any:
+def device_of(parameters: Iterable[Any]) -> Any:
     """Return the `cupy.cuda.Device` of the first parameter that has an array; None if that is NumPy's."""
     parameters = list(parameters)
     if any(map(swapped, parameters)):
@@ -81,15 +79,23 @@ def _device_of(parameters: Iterable[Any]) -> Any:
     return device.device if isinstance(device, chainer.backends.cuda.GpuDevice) else None
 
 
-class _RecordingMeter:
-    """Measure by a recorder, with operators as its call sites."""
+class Meter:
+    """Measures the requests from entry to exit, by a recorder with operators as its call sites.
 
-    def __init__(self, sites: CallSites, recorder: Any) -> None:
-        self._sites, self._recorder = sites, recorder
+    Parameters
+    ----------
+    recorder
+        Makes the recorder, with ``sites``.
+    """
+
+    def __init__(self, recorder: Callable[..., Any]) -> None:
+        # No code is the user's: the call site is the operator alone.
+        self._sites = CallSites(lambda code: False)
+        self._recorder = recorder(sites=self._sites)
         self._events: npt.NDArray[Any] = np.empty(0)
         self._site: npt.NDArray[np.int32] = np.empty(0, dtype=np.int32)
 
-    def __enter__(self) -> _RecordingMeter:
+    def __enter__(self) -> Meter:
         self._recorder.__enter__()
         self._recorder._watch.begin_step()
         return self
@@ -122,40 +128,3 @@ class _RecordingMeter:
             elif kind == FREE:
                 live -= size
         return rise
-
-
-class HostMeter(_RecordingMeter):
-    """Measure NumPy's requests in this thread, from entry to exit. They pass on to what serves now: a pool, maybe.
-
-    Parameters
-    ----------
-    small
-        Requests below this many bytes do not count.
-    """
-
-    def __init__(self, small: int) -> None:
-        sites = CallSites(_never_users)
-        super().__init__(sites, NumpyRecorder(sites=sites, small=small, upstream=current_handler()))
-
-
-class CupyMeter(_RecordingMeter):
-    """Measure CuPy's requests in this thread, from entry to exit: those that its memory hooks are told of.
-
-    These are the requests to CuPy's own pools and to a `stowplan.CupyPool`. Small ones count, too: they are planned.
-
-    Parameters
-    ----------
-    device
-        Number of the device whose requests count.
-    """
-
-    def __init__(self, device: int) -> None:
-        from ..profiler.recorders.cupy_recorder import CupyRecorder
-
-        sites = CallSites(_never_users)
-        super().__init__(sites, CupyRecorder(device, sites=sites))
-
-
-def _never_users(code: object) -> bool:
-    """Call no code the user's: the call site is the operator alone."""
-    return False

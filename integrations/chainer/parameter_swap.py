@@ -24,16 +24,12 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from functools import partial
 from typing import Any
 
-from ..compat import enable_chainer
+import chainer
+import numpy as np
+from chainer.functions.util.forget import Forget
+
 from ..errors import ScheduleError
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-import numpy as np  # noqa: E402
-from chainer.functions.util.forget import Forget  # noqa: E402
-
-from ..swapping import SwapError, SwapFile  # noqa: E402
+from ..swapping import SwapError, SwapFile
 
 __all__ = ["SMALL", "AwayState", "Home", "ParameterSwap", "is_away", "require_swappable", "swapped"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..swapping import SwapCounts, orders
+from ..swapping import SwapCounts
 
 __all__ = ["PinnedSwap", "PinnedTicket"]
 
@@ -23,31 +23,22 @@ class PinnedTicket:
     """One array of a device that is evicted to pinned memory of the host. The methods are those of `Ticket`."""
 
     def __init__(self, swap: PinnedSwap, array: Any) -> None:
-        self._swap, self._array = swap, array
-        self.shape, self.dtype, self.nbytes = array.shape, array.dtype, array.nbytes
-        self._order = "C" if array.flags.c_contiguous else "F"
+        self._swap = swap
+        self.array: Any = array  # while the ticket holds it
+        self.nbytes = array.nbytes
         self._host: Any = swap._cupy.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         self._done = swap._copy(self._host.ptr, array.data.ptr, array.nbytes, to_host=True)
-
-    @property
-    def array(self) -> Any:
-        """The array, while the ticket holds it."""
-        return self._array
 
     def wait_evicted(self) -> None:
         """Make the current stream wait until the array is copied, and let go of it."""
         self._swap._wait(self._done)
-        if self._array is not None:
-            self._array = None
+        if self.array is not None:
+            self.array = None
             self._swap.counts.evicted += 1
             self._swap.counts.bytes_out += self.nbytes
 
     def start_fetch(self, out: Any) -> None:
-        """Start copying into an array of the caller's; as for `Ticket`."""
-        if out.shape != self.shape or out.dtype != self.dtype or self._order not in orders(out):
-            raise ValueError(
-                f"out is {out.dtype} {out.shape}; expected {self.dtype} {self.shape} in order {self._order}"
-            )
+        """Start copying into an array of the caller's: alike, and dense."""
         self._done = self._swap._copy(out.data.ptr, self._host.ptr, self.nbytes, to_host=False)
 
     def wait_fetched(self) -> None:
@@ -60,7 +51,7 @@ class PinnedTicket:
         """Release the host's memory, after the last copy."""
         if self._host is not None:
             self._done.synchronize()  # CuPy's pool of pinned memory does not order streams
-            self._host = self._array = None
+            self._host = self.array = None
 
 
 class PinnedSwap:
@@ -74,9 +65,7 @@ class PinnedSwap:
         self._stream = cupy.cuda.Stream(non_blocking=True)
 
     def evict(self, array: Any) -> PinnedTicket:
-        """Start copying an array of CuPy, contiguous, to the host."""
-        if not isinstance(array, self._cupy.ndarray) or not orders(array):
-            raise ValueError(f"cannot swap a {type(array).__name__}; expected a contiguous CuPy array")
+        """Start copying a dense array of CuPy to the host."""
         return PinnedTicket(self, array)
 
     def close(self) -> None:

@@ -26,28 +26,18 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import chainer
 import numpy as np
+from chainer.function import FunctionAdapter
+from chainer.functions import noise
+from chainer.functions.activation.rrelu import RReLU
+from chainer.functions.loss.negative_sampling import NegativeSamplingFunction
+from chainer.functions.normalization.batch_normalization import BatchNormalization
+from chainer.functions.normalization.batch_renormalization import BatchRenormalizationFunction
+from chainer.functions.normalization.decorrelated_batch_normalization import DecorrelatedBatchNormalization
+from chainer.functions.util.forget import Forget
 
-from ..compat import enable_chainer
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-from chainer.function import FunctionAdapter  # noqa: E402
-from chainer.functions.activation.rrelu import RReLU  # noqa: E402
-from chainer.functions.loss.negative_sampling import NegativeSamplingFunction  # noqa: E402
-from chainer.functions.noise.dropout import Dropout  # noqa: E402
-from chainer.functions.noise.gaussian import Gaussian  # noqa: E402
-from chainer.functions.noise.simplified_dropconnect import SimplifiedDropconnect  # noqa: E402
-from chainer.functions.noise.zoneout import Zoneout  # noqa: E402
-from chainer.functions.normalization.batch_normalization import BatchNormalization  # noqa: E402
-from chainer.functions.normalization.batch_renormalization import BatchRenormalizationFunction  # noqa: E402
-from chainer.functions.normalization.decorrelated_batch_normalization import (  # noqa: E402
-    DecorrelatedBatchNormalization,
-)
-from chainer.functions.util.forget import Forget  # noqa: E402
-
-from .graph_builder import root_of  # noqa: E402
+from .graph_builder import root_of
 
 __all__ = [
     "DRAWN",
@@ -71,14 +61,14 @@ HIDDEN_BYTES = 1024
 PIECE_BYTES = 1 << 20
 """Arrays are compared in pieces of this many bytes."""
 
-NEVER_RUN_AGAIN = (Zoneout, NegativeSamplingFunction, Forget)
+NEVER_RUN_AGAIN = (noise.zoneout.Zoneout, NegativeSamplingFunction, Forget)
 """Functions that draw in every forward call, or call unknown code."""
 
 DRAWN: dict[type, frozenset[str]] = {
-    Dropout: frozenset({"mask", "states"}),
-    Gaussian: frozenset({"eps"}),
+    noise.dropout.Dropout: frozenset({"mask", "states"}),
+    noise.gaussian.Gaussian: frozenset({"eps"}),
     RReLU: frozenset({"r"}),
-    SimplifiedDropconnect: frozenset({"mask"}),
+    noise.simplified_dropconnect.SimplifiedDropconnect: frozenset({"mask"}),
 }
 """The attributes with what a random function drew. Kept, they make a rerun exact; cleared, it would draw again."""
 
@@ -181,25 +171,23 @@ def _unchanged(function: Any) -> Iterator[None]:
     if isinstance(own, BatchRenormalizationFunction):
         own.update_statistics = False
     function._input_indexes_to_retain = function._output_indexes_to_retain = function._output_layouts = None
+    is_over = False
     try:
         yield
-    except BaseException:
+        is_over = True
+    finally:
         for holder, attributes in zip(holders, before, strict=True):
+            made = dict(holder.__dict__) if is_over else {}
             holder.__dict__.clear()
-            holder.__dict__.update(attributes)
-        raise
-    for holder, attributes in zip(holders, before, strict=True):
-        made = dict(holder.__dict__)
-        holder.__dict__.clear()
-        for name, value in attributes.items():
-            keeps = name in NOT_HIDDEN or name.endswith("_to_retain") or name == "_output_layouts"
-            holder.__dict__[name] = value if keeps else _fill(value, made.get(name))
+            for name, value in attributes.items():
+                keeps = name in NOT_HIDDEN or name.endswith("_to_retain") or name == "_output_layouts"
+                holder.__dict__[name] = value if keeps else _fill(value, made.get(name))
 
 
 def _fill(old: Any, new: Any) -> Any:
     """Return the old value, with the new arrays in place of cleared ones."""
     if old is None:
-        return new if _is_array(new) else None
+        return new if isinstance(new, chainer.get_array_types()) else None
     if type(old) in (tuple, list) and type(new) is type(old) and len(old) == len(new):
         return type(old)(_fill(a, b) if a is None else a for a, b in zip(old, new, strict=True))
     return old
@@ -397,10 +385,6 @@ def _place(function: Any, name: str) -> tuple[Any, str, int | None]:
 def _old_style(function: Any) -> Any:
     """Return the old-style function that an adapter wraps; None for any other node."""
     return function.function if isinstance(function, FunctionAdapter) else None
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, chainer.get_array_types())
 
 
 def bit_equal(a: Any, b: Any) -> bool:

@@ -6,14 +6,10 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..compat import enable_chainer
+import chainer
+import numpy as np
 
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-import numpy as np  # noqa: E402
-
-from .parameter_swap import AwayState, is_away, swapped  # noqa: E402
+from .parameter_swap import AwayState, is_away, swapped
 
 __all__ = ["parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
 

@@ -38,32 +38,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
-from ..compat import enable_chainer
 from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
 from ..scheduling import lean, simulate
+from ..swapping import SwapFile
 from ..units import parse_bytes
-
-enable_chainer()
-
-import numpy as np  # noqa: E402
-
-from ..swapping import SwapFile  # noqa: E402
-from . import seams  # noqa: E402
-from .capture import Recording, RecordingStep  # noqa: E402
-from .directions import Follower  # noqa: E402
-from .early import EarlyUpdate, reason_against, require_set_up  # noqa: E402
-from .evictions import Swap  # noqa: E402
-from .execution import ScheduledStep  # noqa: E402
-from .gradient_reads import GradientReads  # noqa: E402
-from .known import TIMED_STEPS, Known  # noqa: E402
-from .meter import clock_for, meter_for  # noqa: E402
-from .parameter_swap import ParameterSwap, require_swappable  # noqa: E402
-from .pinned import PinnedSwap  # noqa: E402
-from .retained import parameters_of, resident_arrays, retained_bytes, state_to_come  # noqa: E402
-from .scheduler_stats import SchedulerStats  # noqa: E402
-from .sparing import Sparing  # noqa: E402
-from .timed import TimedStep  # noqa: E402
-from .updating import Updates  # noqa: E402
+from . import seams
+from .capture import Recording, RecordingStep
+from .directions import Follower
+from .early import require_set_up
+from .evictions import Swap
+from .execution import ScheduledStep
+from .gradient_reads import GradientReads
+from .known import TIMED_STEPS, Known
+from .meter import clock_for, device_of, meter_for
+from .parameter_swap import ParameterSwap, require_swappable
+from .pinned import PinnedSwap
+from .retained import parameters_of, resident_arrays, retained_bytes, state_to_come
+from .scheduler_stats import SchedulerStats
+from .sparing import Sparing
+from .timed import TimedStep
+from .updating import NESTED, Updates
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
@@ -72,9 +66,6 @@ __all__ = ["TIMED_STEPS", "Scheduler"]
 
 RECORD_AT = 2
 """Number of steps of a structure without a schedule before one is recorded."""
-
-SMALL = 1033
-"""Requests of fewer bytes are neither planned nor measured."""
 
 
 class Scheduler:
@@ -169,8 +160,8 @@ class Scheduler:
         swap_parameters: bool = False,
         watch: bool = True,
     ) -> None:
-        self._swap_to = swap
-        self._swap: Any = None
+        self._swaps, self._folder = bool(swap), None if isinstance(swap, bool) else os.fspath(swap)
+        self._swap: Swap | None = None
         self._parameters: ParameterSwap | None = None
         self._optimizers: list[Any] = list(optimizer) if isinstance(optimizer, Sequence) else [optimizer]
         require_set_up(self._optimizers)
@@ -190,10 +181,9 @@ class Scheduler:
         self.reads = GradientReads()
         weakref.finalize(self, self.reads.stop)
         self._watch, self._is_first = watch, True
-        # A step is one backward pass, then one update.
         self.one_update = not watch and len(self._optimizers) == 1
-        self._running = False
-        self._stats = SchedulerStats()
+        """Whether a step is one backward pass, then one update."""
+        self._running, self._stats = False, SchedulerStats()
 
     @property
     def stats(self) -> SchedulerStats:
@@ -257,7 +247,8 @@ class Scheduler:
                 if step is None:
                     yield
                     return
-                if self._pool is not None and name == self._planned_phase():
+                is_lean = self._budget is None or self._stats.keeps_graph is not None
+                if self._pool is not None and name == ("lean" if is_lean else "scheduled"):
                     stack.enter_context(self._pool.serving())
                     stack.enter_context(self._pool.step(self._key))
                 if swap is not None:
@@ -277,9 +268,6 @@ class Scheduler:
 
     # --- which step comes next ----------------------------------------------------------------------------------------
 
-    def _planned_phase(self) -> str:
-        return "lean" if self._budget is None or self._stats.keeps_graph is not None else "scheduled"
-
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
@@ -293,7 +281,7 @@ class Scheduler:
         self._collect()
         if self._record:
             return "recorded", RecordingStep(
-                meter_for(parameters_of(self._optimizers), SMALL),
+                meter_for(parameters_of(self._optimizers)),
                 resident_arrays(self._optimizers),
                 parameters_of(self._optimizers),
                 sparing=self._sparing(),
@@ -319,22 +307,21 @@ class Scheduler:
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
-        counts = {
+        counts: dict[str, Any] = {
             name: getattr(self._stats, name) + 1,
             "recomputed": self._stats.recomputed + step.values.recomputed,
             "swapped": self._stats.swapped + step.values.swapped,
         }
-        self._stats = replace(self._stats, **counts)
         if self._parameters is not None:
-            self._stats = replace(
-                self._stats,
-                swapped_parameters=self._parameters.fetched,
-                keeps_parameters=self._parameters.reason,
-            )
+            counts["swapped_parameters"] = self._parameters.fetched
+            counts["keeps_parameters"] = self._parameters.reason
+        self._stats = replace(self._stats, **counts)
         if step.values.swap_failure is not None:
             self._stats = replace(self._stats, keeps_values=step.values.swap_failure)
-            self._close_swap()
-        what = self._reason_to_keep_graph(step)
+            if self._swap is not None:
+                self._swap.close()
+                self._swap = None
+        what = step.reason_to_keep_graph(recomputes=self._budget is not None)
         if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
@@ -347,7 +334,7 @@ class Scheduler:
                     stacklevel=4,
                 )
         if step.nested:
-            self.keep_gradients("an operator runs a backward pass of its own")
+            self.keep_gradients(NESTED)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
@@ -362,14 +349,6 @@ class Scheduler:
             self._timed(step)
         elif name == "scheduled":
             self._scheduled(step)
-
-    def _reason_to_keep_graph(self, step: ScheduledStep) -> str | None:
-        if step.earlier:
-            return "a backward pass reaches into an earlier step"
-        if step.walked_twice:
-            return "two backward passes visit one operator"
-        outdated = step.outdated and self._budget is not None  # lean steps run no operator again
-        return "a backward pass visits an operator whose parameter has been updated" if outdated else None
 
     @property
     def _left(self) -> int:
@@ -420,7 +399,7 @@ class Scheduler:
 
     def _solve(self, known: Known, budget: int) -> None:
         """Start to make a schedule, in a thread of its own."""
-        swap = bool(self._swap_to) and self._stats.keeps_values is None
+        swap = self._swaps and self._stats.keeps_values is None
         known.solve(budget, solver=self._solver, time_limit=self._time_limit, swap=swap)
 
     def _collect(self) -> None:
@@ -431,20 +410,12 @@ class Scheduler:
             known.thread = None
             error = known.error
             if isinstance(error, BudgetError):
-                if any(one.directions is not None for one in self._known):
-                    # Other structures keep to the budget: this one comes as near as it can.
-                    if known.solution is None or error.least < known.solution.peak:
-                        known.use(error.solution)
-                else:
+                if all(one.directions is None for one in self._known):
                     known.timed = TIMED_STEPS  # no other seconds lower the least peak
-                    least = error.least + self._stats.retained_bytes
-                    raise BudgetError(
-                        f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
-                        f"{self._stats.retained_bytes:,} of them parameters and state; {error.floor}",
-                        least,
-                        error.floor,
-                        error.solution,
-                    ) from None
+                    raise self._over_budget(error) from None
+                # Other structures keep to the budget: this one comes as near as it can.
+                if known.solution is None or error.least < known.solution.peak:
+                    known.use(error.solution)
             elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
             assert known.solution is not None
@@ -455,42 +426,25 @@ class Scheduler:
                 extra_seconds=float(known.solution.outcome.extra_seconds),
             )
 
-    # --- swap ---------------------------------------------------------------------------------------------------------
+    def _over_budget(self, error: BudgetError) -> BudgetError:
+        """Return the error in terms of the budget, parameters and state included."""
+        retained = self._stats.retained_bytes
+        least = error.least + retained
+        return BudgetError(
+            f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
+            f"{retained:,} of them parameters and state; {error.floor}",
+            least,
+            error.floor,
+            error.solution,
+        )
 
-    @property
-    def _folder(self) -> str | None:
-        return None if isinstance(self._swap_to, bool) else os.fspath(self._swap_to)
+    # --- swap ---------------------------------------------------------------------------------------------------------
 
     def _swap_file(self) -> Swap | None:
         """Return the swap that values are evicted to; made at the first call."""
-        if not self._swap_to or self._stats.keeps_values is not None:
+        if not self._swaps or self._stats.keeps_values is not None:
             return None
         if self._swap is None:
-            on_host = self._parameters is not None
-            if on_host or any(
-                isinstance(array, np.ndarray) for array in resident_arrays(self._optimizers)[:1]
-            ):
-                self._swap = SwapFile(self._folder)
-            else:
-                self._swap = PinnedSwap()
-        return self._swap  # type: ignore[no-any-return]
-
-    def _close_swap(self) -> None:
-        if self._swap is not None:
-            self._swap.close()
-            self._swap = None
-
-    # --- updates ------------------------------------------------------------------------------------------------------
-
-    def early_update(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
-        """Return an early update for the coming backward pass, if nothing speaks against it."""
-        if not step.releases or self._stats.keeps_graph is not None:
-            return None
-        reason = reason_against(optimizer)
-        if reason is None and self.reads.seen:
-            reason = "gradients are read after the backward pass"
-        if reason is None and step.nested:
-            reason = "an operator runs a backward pass of its own"
-        if reason is not None:
-            self.keep_gradients(reason)
-        return EarlyUpdate(optimizer) if self._stats.keeps_gradients is None else None
+            device = None if self._parameters is not None else device_of(parameters_of(self._optimizers))
+            self._swap = SwapFile(self._folder) if device is None else PinnedSwap()
+        return self._swap

@@ -20,18 +20,17 @@ import threading
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..compat import enable_chainer
+from chainer import _backprop, _backprop_utils, function_node
+from chainer.functions.connection import convolution_2d
 
-enable_chainer()
+from .columns import im2col
 
-from chainer import _backprop, _backprop_utils, function_node  # noqa: E402 (mended first)
-from chainer.functions.connection import convolution_2d  # noqa: E402
+if TYPE_CHECKING:
+    from .execution import ScheduledStep
 
-from .columns import im2col  # noqa: E402
-
-__all__ = ["OperatorStep", "apply", "backprop_step", "backprop_to_all", "running"]
+__all__ = ["apply", "backprop_step", "backprop_to_all", "running"]
 
 apply = function_node.FunctionNode.apply
 backprop_to_all = _backprop._backprop_to_all
@@ -40,57 +39,9 @@ conv = convolution_2d.conv
 """Chainer's own."""
 
 
-class OperatorStep(Protocol):
-    """A step, as the replaced functions call it."""
-
-    def forward(self, function: Any, inputs: Any) -> Any:
-        """Apply a function, as `FunctionNode.apply`."""
-
-    def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
-        """Run a backward pass, as `_backprop_to_all`."""
-
-    def before_backward_step(self, function: Any) -> None:
-        """Bring back all arrays that one function's backward step reads."""
-
-
 _here = threading.local()
 _lock = threading.Lock()
 _steps = 0
-
-
-@contextmanager
-def running(step: OperatorStep) -> Iterator[None]:
-    """While entered, pass this thread's calls to a step; afterwards to the one before it."""
-    outer = getattr(_here, "step", None)
-    _replace()
-    _here.step = step
-    try:
-        yield
-    finally:
-        _here.step = outer
-        _put_back()
-
-
-def _replace() -> None:
-    global _steps
-    with _lock:
-        _steps += 1
-        if _steps == 1:
-            function_node.FunctionNode.apply = _apply
-            _backprop._backprop_to_all = _backprop_to_all
-            _backprop_utils.backprop_step = _backprop_step
-            convolution_2d.conv = _conv
-
-
-def _put_back() -> None:
-    global _steps
-    with _lock:
-        _steps -= 1
-        if _steps == 0:
-            function_node.FunctionNode.apply = apply
-            _backprop._backprop_to_all = backprop_to_all
-            _backprop_utils.backprop_step = backprop_step
-            convolution_2d.conv = conv
 
 
 def _apply(function: Any, inputs: Any) -> Any:
@@ -121,3 +72,34 @@ def _im2col(*args: Any, **named: Any) -> Any:
 _conv = types.ModuleType(conv.__name__)
 """`chainer.utils.conv` as convolutions see it meanwhile."""
 vars(_conv).update(vars(conv), im2col_cpu=_im2col)
+
+_SEAMS = (
+    (function_node.FunctionNode, "apply", apply, _apply),
+    (_backprop, "_backprop_to_all", backprop_to_all, _backprop_to_all),
+    (_backprop_utils, "backprop_step", backprop_step, _backprop_step),
+    (convolution_2d, "conv", conv, _conv),
+)
+"""Where each function is, under which name, Chainer's own, and what stands in its place."""
+
+
+@contextmanager
+def running(step: ScheduledStep) -> Iterator[None]:
+    """While entered, pass this thread's calls to a step; afterwards to the one before it."""
+    outer = getattr(_here, "step", None)
+    _count(1)
+    _here.step = step
+    try:
+        yield
+    finally:
+        _here.step = outer
+        _count(-1)
+
+
+def _count(change: int) -> None:
+    """Add to the number of steps that run; while there are any, the functions are replaced."""
+    global _steps
+    with _lock:
+        _steps += change
+        if _steps == max(change, 0):  # the first one begins, or the last one has ended
+            for holder, name, own, replacement in _SEAMS:
+                setattr(holder, name, replacement if _steps else own)

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from .function_state import FunctionState
+from .function_state import FunctionState, drop_outputs
 from .rerun import is_idempotent, settings
 
 __all__ = ["Sparing"]
@@ -87,13 +87,7 @@ class Sparing:
         for node in (*function.inputs, *(y.node for y in outputs)):
             if self._drops(node):
                 node._data = None
-        if function._retained_output_data is not None:
-            function._retained_output_data = tuple(
-                None if self._drops(outputs[index].node) else data
-                for index, data in zip(
-                    function._output_indexes_to_retain, function._retained_output_data, strict=True
-                )
-            )
+        drop_outputs(function, lambda index, _: self._drops(outputs[index].node))
         if keeps:
             self._begin_segment()
 

@@ -32,17 +32,13 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import chainer
+from chainer.links import Classifier
+from chainer.training import Extension, StandardUpdater, Trainer, extension
+from chainer.training.extensions import Evaluator, ParameterStatistics, VariableStatisticsPlot
+
 from ..allocator.pool import Pool
-from ..compat import enable_chainer
-
-enable_chainer()
-
-import chainer  # noqa: E402 (mended first)
-from chainer.links import Classifier  # noqa: E402
-from chainer.training import Extension, StandardUpdater, Trainer, extension  # noqa: E402
-from chainer.training.extensions import Evaluator, ParameterStatistics, VariableStatisticsPlot  # noqa: E402
-
-from .scheduler import Scheduler  # noqa: E402
+from .scheduler import Scheduler
 
 __all__ = ["MemoryReport", "Updater", "evaluate_in_steps", "update_in_steps"]
 

@@ -15,36 +15,27 @@ which is the one that is replaced. No parameter can be updated before the averag
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..compat import enable_chainer
+from chainer.optimizer import GradientMethod
 
-enable_chainer()
+from .early import EarlyUpdate, behind, reason_against
+from .execution import ScheduledStep
 
-from chainer.optimizer import GradientMethod  # noqa: E402 (mended first)
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
 
-from .early import EarlyUpdate, behind  # noqa: E402
-from .execution import ScheduledStep  # noqa: E402
-from .gradient_reads import GradientReads  # noqa: E402
+__all__ = ["NESTED", "Updates"]
 
-__all__ = ["Updates", "UpdatesOf"]
-
-
-class UpdatesOf(Protocol):
-    """A scheduler, as the updates of its steps use it."""
-
-    one_update: bool
-    """Whether a step is one backward pass, then one update."""
-    reads: GradientReads
-
-    def early_update(self, optimizer: Any, step: ScheduledStep) -> EarlyUpdate | None:
-        """Return an early update for the coming backward pass, if nothing speaks against it."""
+READ = "gradients are read after the backward pass"
+NESTED = "an operator runs a backward pass of its own"
+"""Why gradients are kept."""
 
 
 class Updates:
     """An optimizer's `update` while a step runs: it updates parameters in the backward pass."""
 
-    def __init__(self, scheduler: UpdatesOf, step: ScheduledStep, optimizer: Any) -> None:
+    def __init__(self, scheduler: Scheduler, step: ScheduledStep, optimizer: Any) -> None:
         self._scheduler, self._step, self._outer = scheduler, step, optimizer
         self._optimizer = behind(optimizer)
         self._early: EarlyUpdate | None = None
@@ -68,11 +59,21 @@ class Updates:
     def _before_backward(self) -> None:
         """Let the backward pass that is about to begin update parameters; the program updates them after it."""
         self._scheduler.reads.pause()
-        if self._early is None and self._step.passes == 1:
-            gradients = any(param._grad_var is not None for param in self._optimizer.target.params())
-            if not gradients:
-                self._early = self._scheduler.early_update(self._outer, self._step)
-                self._step.updates(self._early)
+        cleared = all(param._grad_var is None for param in self._optimizer.target.params())
+        if self._early is None and self._step.passes == 1 and cleared:
+            self._early = self._early_update()
+            self._step.early = self._early
+
+    def _early_update(self) -> EarlyUpdate | None:
+        """Return an early update for the coming backward pass, if nothing speaks against it."""
+        scheduler, step = self._scheduler, self._step
+        if not step.releases or scheduler.stats.keeps_graph is not None:
+            return None
+        read = READ if scheduler.reads.seen else None
+        reason = reason_against(self._outer) or read or (NESTED if step.nested else None)
+        if reason is not None:
+            scheduler.keep_gradients(reason)
+        return EarlyUpdate(self._outer) if scheduler.stats.keeps_gradients is None else None
 
     def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
         """Update the parameters, as `chainer.GradientMethod.update`."""
@@ -89,17 +90,17 @@ class Updates:
                 optimizer.target.cleargrads()
             else:
                 optimizer.target.zerograds()
-            self._early = self._scheduler.early_update(self._outer, step)
-            step.updates(self._early)
+            self._early = self._early_update()
+            step.early = self._early
             try:
                 loss.backward(loss_scale=optimizer._loss_scale)
             finally:
-                step.updates(None)
+                step.early = None
             del loss
         self._scheduler.reads.pause()
         if self._early is not None:
             early, self._early = self._early, None
-            step.updates(None)
+            step.early = None
             step.update_rest(early.finish)
         else:
             step.updates_by_hand |= lossfun is None

@@ -18,30 +18,17 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from ..compat import enable_chainer
+from chainer import variable
+
 from ..errors import ScheduleError
-
-enable_chainer()
-
-from chainer import variable  # noqa: E402 (mended first)
-
-from . import masks  # noqa: E402
-from .directions import Directions, Follower  # noqa: E402
-from .evictions import BACKWARD, FORWARD, Evictions, Swap  # noqa: E402
-from .function_state import FunctionState, state_of  # noqa: E402
-from .gradients import read_by_backward  # noqa: E402
-from .parameter_swap import ParameterSwap, swapped  # noqa: E402
-from .rerun import (  # noqa: E402
-    DRAWN,
-    get_hidden,
-    hidden_arrays,
-    may_run_again,
-    rebuildable,
-    rerun,
-    set_hidden,
-    settings,
-)
-from .sparing import Sparing  # noqa: E402
+from . import masks
+from .directions import Directions, Follower
+from .evictions import BACKWARD, FORWARD, Evictions, Swap
+from .function_state import FunctionState, drop_outputs, state_of
+from .gradients import read_by_backward
+from .parameter_swap import ParameterSwap, swapped
+from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rebuildable, rerun, set_hidden, settings
+from .sparing import Sparing
 
 __all__ = ["StepValues", "has_all"]
 
@@ -122,7 +109,8 @@ class StepValues:
     def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
         """Free the arrays that the directions do not keep."""
         state = function._stowplan
-        operator = directions.operators[state.number]
+        operator = directions.structure.operators[state.number]
+        local = directions.operators[state.number]
         for value, node, array in [
             *zip(operator.reads, function.inputs, map(_array_of, inputs), strict=True),
             *((value, y.node, y._data[0]) for value, y in zip(operator.writes, outputs, strict=True)),
@@ -130,20 +118,14 @@ class StepValues:
             self._nodes[value] = weakref.ref(node)
             if value in directions.dropped:
                 node._data = None
-            elif value in directions.kept:
+            elif value in directions.last_place:
                 node._data = array
-        if function._retained_output_data is not None:
-            function._retained_output_data = tuple(
-                None if operator.writes[index] in directions.dropped else data
-                for index, data in zip(
-                    function._output_indexes_to_retain, function._retained_output_data, strict=True
-                )
-            )
-        state.repeatable = operator.repeatable
-        if operator.again:
+        drop_outputs(function, lambda index, _: operator.writes[index] in directions.dropped)
+        state.repeatable = local.repeatable
+        if local.again:
             state.settings = settings()
-        _clear(function, operator.clear)
-        for name in operator.pack:
+        _clear(function, local.clear)
+        for name in local.pack:
             array = get_hidden(function, name)
             _pack(function, name, None if array is None else masks.pack(array))
         if self._evictions is not None:
@@ -187,12 +169,7 @@ class StepValues:
             array = None if node is None else _array(node)
             if array is not None and evictions.begin(value, array):
                 self._out[node] = value
-                node._data = None
-                maker = node.creator_node
-                if maker is not None and maker._retained_output_data is not None:
-                    maker._retained_output_data = tuple(
-                        None if data is array else data for data in maker._retained_output_data
-                    )
+                _drop(node, array)
         for name, value in directions.operators[state.number].evict:
             array = get_hidden(function, name)
             if array is not None and evictions.begin(value, array):
@@ -316,11 +293,7 @@ class StepValues:
         return any(self.updated.get(id(node.get_variable_or_none()), -1) > number for node in function.inputs)
 
     def _run_again(
-        self,
-        function: Any,
-        readers: collections.Counter[Any],
-        temporary: dict[Any, Any],
-        wanted: set[Any],
+        self, function: Any, readers: collections.Counter[Any], temporary: dict[Any, Any], wanted: set[Any]
     ) -> None:
         self._unpack(function)
         if self.parameters is not None:
@@ -360,8 +333,7 @@ class StepValues:
         for node in () if self._sparing is None else self._sparing.release(function):
             if self._uses[node] <= 0 and node.creator_node is not None:
                 node._data = None
-        if function._retained_output_data is not None:
-            function._retained_output_data = (None,) * len(function._retained_output_data)
+        drop_outputs(function, lambda *_: True)
         for output in function.outputs:
             if output() is not None:
                 output()._data = None
@@ -391,6 +363,13 @@ def _array(node: Any) -> Any:
         return node._data
     holder = node._variable()
     return None if holder is None else holder._data[0]
+
+
+def _drop(node: Any, array: Any) -> None:
+    """Let go of a node's array, which the function that made it may retain, too."""
+    node._data = None
+    if node.creator_node is not None:
+        drop_outputs(node.creator_node, lambda _, data: data is array)
 
 
 def _is_swapped(node: Any) -> bool:

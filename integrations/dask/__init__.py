@@ -112,9 +112,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     name = "stowplan"
 
     def __init__(
-        self,
-        limit: int | float | str | None = None,
-        log_directory: str | os.PathLike[str] | None = None,
+        self, limit: int | float | str | None = None, log_directory: str | os.PathLike[str] | None = None
     ) -> None:
         if isinstance(limit, (int, str)):
             in_bytes = limit_bytes(limit, host_memory)

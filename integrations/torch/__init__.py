@@ -39,18 +39,16 @@ module            what it is
 Importing this package imports PyTorch.
 """
 
+from ..errors import MissingDependencyError
+
 try:
     import torch as _torch
 except ImportError as error:
-    from ..errors import MissingDependencyError
-
     raise MissingDependencyError(
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
 
 if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 13):
-    from ..errors import MissingDependencyError
-
     raise MissingDependencyError(
         f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.13 or later: pip install 'stowplan[torch]'"
     )

@@ -273,27 +273,20 @@ def differentiated(module: GraphModule, inputs: Sequence[Any], rewrite: Rewrite)
                 "gradients; expected neither"
             )
         tangent = next(one for one in joint.graph.nodes if one.name.startswith("tangents")).meta["val"]
-        run = rewrite(normal(joint, len(inputs), casts))
-        made.append(run)
-        return run, _backward(len(inputs), tangent)
+        return rewrite(normal(joint, len(inputs), casts)), _backward(len(inputs), tangent)
 
-    def forward(_: GraphModule, __: Any) -> Call:
-        run: Call = make_boxed_func(made[-1].forward)
-        return run
-
-    def backward(graph: GraphModule, _: Any) -> Call:
+    def compiler(graph: GraphModule, _: Any) -> Call:
         run: Call = make_boxed_func(graph.forward)
         return run
 
     def inference(_: GraphModule, __: Any) -> Call:
         raise GraphError("the loss depends on no parameter; expected one that requires a gradient")
 
-    made: list[GraphModule] = []
     casts = casts_of(module)
     with torch._functorch.config.patch(donated_buffer=False):
         call: Call = aot_autograd(
-            fw_compiler=forward,
-            bw_compiler=backward,
+            fw_compiler=compiler,
+            bw_compiler=compiler,
             inference_compiler=inference,
             partition_fn=partition,
             decompositions=DECOMPOSITIONS,

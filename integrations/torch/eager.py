@@ -26,29 +26,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase
-from .nodes import LIBRARY, PHASE, is_name, is_view
+from .nodes import BERNOULLI, LIBRARY, PHASE, define, is_name, is_view
 
 aten = torch.ops.aten
 
 
 def _bernoulli(given: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
-    return NotImplemented if generator is not None else torch.ops.stowplan.bernoulli(given, p)
+    return NotImplemented if generator is not None else BERNOULLI(given, p)
 
 
 DECOMPOSITIONS = {aten.bernoulli.p: _bernoulli}
 """For AOTAutograd: functional operators whose random numbers are in another order than those of the form in place."""
 
-LIBRARY.define("with_gaps(Tensor self, SymInt[] strides) -> Tensor")
-LIBRARY.impl(
-    "with_gaps",
-    lambda self, strides: torch.empty_strided(
-        self.shape, strides, dtype=self.dtype, device=self.device
-    ).copy_(self),
-    "CompositeExplicitAutograd",
+WITH_GAPS = define(
+    "with_gaps(Tensor self, SymInt[] strides) -> Tensor",
+    lambda self, strides: self.new_empty_strided(self.shape, strides).copy_(self),
 )
-WITH_GAPS = torch.ops.stowplan.with_gaps.default
-
-LIBRARY.define("classes(Tensor self, int most) -> Tensor")
 
 
 def _classes(given: torch.Tensor, most: int) -> torch.Tensor:
@@ -59,7 +52,7 @@ def _classes(given: torch.Tensor, most: int) -> torch.Tensor:
     return given.clone()
 
 
-LIBRARY.impl("classes", _classes, "CompositeExplicitAutograd")
+CLASSES = define("classes(Tensor self, int most) -> Tensor", _classes)
 LIBRARY.impl("classes", lambda given, most: torch.empty_like(given), "Meta")
 
 LAYOUT = "stowplan_strides"
@@ -108,7 +101,7 @@ class _Checking(Interpreter):  # type: ignore[misc]
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target in (torch.nn.functional.one_hot, torch._C._nn.one_hot):
             given, most = (*args, *kwargs.values())[:2]
-            return super().call_function(target, (torch.ops.stowplan.classes(given, most), most), {})
+            return super().call_function(target, (CLASSES(given, most), most), {})
         return super().call_function(target, args, kwargs)
 
 

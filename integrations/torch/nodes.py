@@ -12,6 +12,7 @@ its first argument is as large as its result and dead afterwards, the form in pl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import getitem
 from typing import Any
 
@@ -37,9 +38,19 @@ BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 LIBRARY = torch.library.Library("stowplan", "DEF")
 """Operators of the graphs besides PyTorch's."""
 
-LIBRARY.define("bernoulli(Tensor self, float p=0.5) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
-LIBRARY.impl(
-    "bernoulli", lambda self, p=0.5: torch.empty_like(self).bernoulli_(p), "CompositeExplicitAutograd"
+
+def define(schema: str, function: Callable[..., Any], tags: tuple[torch.Tag, ...] = ()) -> Any:
+    """Add an operator, which calls a function; return it."""
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema, tags=tags)
+    LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+    return getattr(torch.ops.stowplan, name).default
+
+
+BERNOULLI = define(
+    "bernoulli(Tensor self, float p=0.5) -> Tensor",
+    lambda self, p=0.5: torch.empty_like(self).bernoulli_(p),
+    (torch.Tag.nondeterministic_seeded,),
 )
 
 PARTS = ("slice_scatter", "select_scatter")
@@ -48,22 +59,16 @@ WRITES = (
 )  # fmt: skip
 """Operators that write into their first argument, or a copy of it; of `PARTS` the form in place is here."""
 
-LIBRARY.define(
+define(
     "slice_scatter_(Tensor(a!) self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1)"
-    " -> Tensor(a!)"
-)
-LIBRARY.impl(
-    "slice_scatter_",
+    " -> Tensor(a!)",
     lambda self, src, dim=0, start=None, end=None, step=1: _write(
         self, torch.ops.aten.slice.Tensor(self, dim, start, end, step), src
     ),
-    "CompositeExplicitAutograd",
 )
-LIBRARY.define("select_scatter_(Tensor(a!) self, Tensor src, int dim, SymInt index) -> Tensor(a!)")
-LIBRARY.impl(
-    "select_scatter_",
+define(
+    "select_scatter_(Tensor(a!) self, Tensor src, int dim, SymInt index) -> Tensor(a!)",
     lambda self, src, dim, index: _write(self, self.select(dim, index), src),
-    "CompositeExplicitAutograd",
 )
 
 
@@ -184,7 +189,7 @@ def run_in_place(graph: Graph) -> None:
 
 def _in_place(target: Any) -> Any:
     """Return the operator that writes on its first argument what this one returns; None if there is none."""
-    if target is torch.ops.stowplan.bernoulli.default:
+    if target is BERNOULLI:
         return torch.ops.aten.bernoulli_.float
     if not isinstance(target, torch._ops.OpOverload):
         return None

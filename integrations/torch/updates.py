@@ -22,7 +22,7 @@ from torch import nn, optim
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from ..errors import ScheduleError
-from .nodes import LIBRARY
+from .nodes import define
 
 ELEMENTWISE = (
     optim.SGD, optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Adagrad,
@@ -32,17 +32,15 @@ ELEMENTWISE = (
 
 BeforeUpdate = Callable[[], object]
 
-LIBRARY.define("update(Tensor(a!)[] parameters, Tensor[] gradients, int number) -> ()")
-LIBRARY.impl("update", lambda parameters, gradients, number: None, "CompositeExplicitAutograd")
-UPDATE = torch.ops.stowplan.update.default
-
-LIBRARY.define("laid_out(Tensor gradient, Tensor parameter) -> Tensor")
-LIBRARY.impl(
-    "laid_out",
-    lambda gradient, parameter: torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient),
-    "CompositeExplicitAutograd",
+UPDATE = define(
+    "update(Tensor(a!)[] parameters, Tensor[] gradients, int number) -> ()",
+    lambda parameters, gradients, number: None,
 )
-LAID_OUT = torch.ops.stowplan.laid_out.default
+
+LAID_OUT = define(
+    "laid_out(Tensor gradient, Tensor parameter) -> Tensor",
+    lambda gradient, parameter: torch.empty_like(parameter, dtype=gradient.dtype).copy_(gradient),
+)
 """A copy of a gradient in its parameter's layout, which autograd makes where a gradient has another."""
 
 

@@ -99,8 +99,7 @@ def test_parameters_are_measured_on_their_device(chainer: Any, cupy: Any) -> Non
 
     link = chainer.links.Linear(3, 3)
     link.to_device("@cupy:0")
-    measured = meter.meter_for(link.params(), 1033)
-    assert isinstance(measured, meter.CupyMeter)
+    measured = meter.meter_for(link.params())
     with measured:
         measured.runs(0)
         cupy.empty(10, cupy.float32)

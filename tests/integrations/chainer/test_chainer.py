@@ -6,21 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-from stowplan import NumpyPool
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import MemoryReport, Updater, evaluate_in_steps, update_in_steps
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
 import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
+import numpy as np
+import pytest
 from chainer.training import Trainer, extensions, updaters
+
+from stowplan import NumpyPool
+from stowplan.chainer import MemoryReport, Updater, evaluate_in_steps, update_in_steps
 
 TRAINING, EVALUATION, BATCH, UNITS = 70, 25, 10, 64
 """The last batch of an evaluation is a short one."""
@@ -106,15 +100,11 @@ def test_training_and_evaluation_are_replayed_and_change_no_bit(tmp_path: Path, 
         assert entry["pool/replayed"] > 0.95
         assert entry["pool/plans"] == stats.plans
     assert "escaped" not in stats.reasons  # not even the batch, which the classifier's graph holds
-
-
-def test_the_log_has_the_pool_s_entries(tmp_path: Path) -> None:
-    pool = NumpyPool()
-    last = log_of(train(tmp_path, pool))[-1]
-    assert last["pool/reserved"] >= pool.stats.arena_bytes > 0
-    assert last["pool/live_peak"] == pool.stats.peak_live_bytes
+    last = log_of(pooled)[-1]
+    assert last["pool/reserved"] >= stats.arena_bytes > 0
+    assert last["pool/live_peak"] == stats.peak_live_bytes
     assert last["pool/guests"] == 0
-    assert 0 < last["pool/lower_bound"] <= pool.stats.arena_bytes
+    assert 0 < last["pool/lower_bound"] <= stats.arena_bytes
 
 
 def test_an_existing_updater_and_its_evaluator(tmp_path: Path) -> None:

@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
-import pytest
-
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import Scheduler, sparing
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
 import chainer
 import chainer.functions as F  # noqa: N812
+import numpy as np
+import pytest
 from chainer import Variable
+
+from stowplan.chainer import Scheduler, sparing
 
 from . import function_calls
 from .test_idempotence import NEEDS_SCIPY

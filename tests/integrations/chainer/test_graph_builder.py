@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer.graph_builder import LEFT, Call, GraphBuilder
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
+from stowplan.chainer.graph_builder import LEFT, Call, GraphBuilder
 from stowplan.scheduling import Phase
 
 

@@ -11,19 +11,13 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-import pytest
-
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import rerun as again
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
 import chainer
 import chainer.functions as F  # noqa: N812
+import numpy as np
+import pytest
 from chainer import Variable
+
+from stowplan.chainer import rerun as again
 
 from .function_calls import CALLS, x
 
@@ -35,12 +29,7 @@ DIFFERENT = {
 }
 """Classes that are never run again, and why."""
 
-KEPT = {
-    "Dropout": {"mask"},
-    "Gaussian": {"eps"},
-    "RReLU": {"r"},
-    "SimplifiedDropconnect": {"mask"},
-}
+KEPT = {"Dropout": {"mask"}, "Gaussian": {"eps"}, "RReLU": {"r"}, "SimplifiedDropconnect": {"mask"}}
 """What classes that can be run again drew: it has to stay."""
 
 WITHOUT_NODE = {"ceil", "fix", "floor", "sign"}

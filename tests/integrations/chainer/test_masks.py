@@ -5,22 +5,16 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import chainer.functions as F  # noqa: N812
 import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
+from chainer import Variable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import masks
-    from stowplan.chainer.masks import pack, unpack
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer.functions as F  # noqa: N812
-from chainer import Variable
+from stowplan.chainer import masks
+from stowplan.chainer.masks import pack, unpack
 
 DTYPES = [
     "?",
@@ -111,60 +105,42 @@ def test_integers_are_kept_in_the_narrowest_type(values: list[int], dtype: str) 
         same(array, unpack(packed))
 
 
-def test_zeros_with_signs_and_nans_with_payloads_are_kept_apart() -> None:
-    nans = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32)
-    for values in (nans, np.array([0.0, -0.0], np.float32)):
-        array = np.tile(values, 512)
-        packed = pack(array)
-        assert packed is not None
-        assert packed.nbytes == 128
-        same(array, unpack(packed))
-    three = np.tile(np.array([0.0, -0.0, 1.0, 1.0], np.float32), 512)
-    assert pack(three) is None
+ZEROS, NANS = (
+    np.array([0.0, -0.0], np.float32),
+    np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32),
+)
+LAST = np.where(np.isin(np.arange(100_001), (3, 100_000)), np.float32(2), np.float32(0))
+DROPPED = F.dropout(Variable(np.ones((64, 1000), np.float32)), 0.3).creator_node.mask
+IMAGES = np.random.default_rng(0).standard_normal((4, 8, 33, 33)).astype(np.float32)
+INDEXES = F.max_pooling_2d(Variable(IMAGES), 3, 2).creator_node.indexes
+PACKED = {
+    "zeros with signs": (np.tile(ZEROS, 512), 128),
+    "nans with payloads": (np.tile(NANS, 512), 128),
+    "the other value at the end": (LAST, 12_501),
+    "dropout's mask": (DROPPED, DROPPED.size // 8),
+    "max-pooling's indexes": (INDEXES, INDEXES.size),
+}
 
 
-def test_a_third_value_at_the_end_is_seen() -> None:
-    array = np.zeros(100_001, np.float32)
-    array[3], array[-1] = 2, 3
-    assert pack(array) is None
-    array[-1] = 2
+@pytest.mark.parametrize("name", PACKED)
+def test_what_it_is_for(name: str) -> None:
+    array, nbytes = PACKED[name]
     packed = pack(array)
     assert packed is not None
+    assert packed.nbytes == nbytes
     same(array, unpack(packed))
 
 
-def test_dropouts_mask_takes_one_bit_an_element() -> None:
-    y = F.dropout(Variable(np.ones((64, 1000), np.float32)), 0.3)
-    mask = y.creator_node.mask
-    packed = pack(mask)
-    assert packed is not None
-    assert packed.nbytes == mask.size // 8
-    same(mask, unpack(packed))
-
-
-def test_max_poolings_indexes_take_one_byte() -> None:
-    x = np.random.default_rng(0).standard_normal((4, 8, 33, 33)).astype(np.float32)
-    indexes = F.max_pooling_2d(Variable(x), 3, 2).creator_node.indexes
-    packed = pack(indexes)
-    assert packed is not None
-    assert packed.nbytes == indexes.size
-    same(indexes, unpack(packed))
+def test_a_third_value_is_seen() -> None:
+    assert pack(np.tile(np.array([0.0, -0.0, 1.0, 1.0], np.float32), 512)) is None
+    array = LAST.copy()
+    array[-1] = 3
+    assert pack(array) is None
 
 
 def test_views_that_are_not_contiguous_are_left() -> None:
     assert pack(np.zeros((64, 64))[:, ::2]) is None
     assert pack(np.zeros((8, 8, 8)).transpose(0, 2, 1)) is None
-
-
-def test_unpacks_into_an_array_that_is_there() -> None:
-    array = np.asfortranarray(np.arange(2048).reshape(32, 64) % 2)
-    packed = pack(array)
-    assert packed is not None
-    out = np.empty((32, 64), array.dtype, "F")
-    assert unpack(packed, out) is out
-    same(array, out)
-    with pytest.raises(ValueError, match=r"out is int64 \(32, 64\) in order C; expected .* in order F"):
-        unpack(packed, np.empty((32, 64), array.dtype))
 
 
 def test_temporaries_are_those_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:

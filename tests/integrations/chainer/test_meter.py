@@ -9,18 +9,12 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import chainer
 import numpy as np
 import pytest
 
 from stowplan import CupyPool, NumpyPool
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import meter
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer
+from stowplan.chainer import meter
 
 KIB = 1 << 10
 
@@ -32,17 +26,17 @@ Backend = tuple[Any, Callable[[int], Any]]
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """A meter of each kind."""
     if request.param == "host":
-        yield meter.HostMeter(1033), lambda size: np.empty(size, np.uint8)
+        yield meter.host_meter(), lambda size: np.empty(size, np.uint8)
         return
     from ...allocator.cupy_host import HostUpstream, cupy
 
     with cupy.cuda.using_allocator(CupyPool(HostUpstream(), device=0).malloc):
-        yield meter.CupyMeter(0), lambda size: cupy.empty(size, cupy.uint8)
+        yield meter.cupy_meter(0), lambda size: cupy.empty(size, cupy.uint8)
 
 
 def test_a_pool_that_serves_goes_on_to_serve() -> None:
     pool = NumpyPool()
-    with pool, meter.HostMeter(1033) as measured:
+    with pool, meter.host_meter() as measured:
         measured.runs(0)
         kept = np.empty(9 * KIB, np.uint8)
     assert pool.stats.live_bytes == kept.nbytes
@@ -102,14 +96,14 @@ def test_numpy_s_parameters_are_measured_on_the_host() -> None:
     link = chainer.links.Linear(3, 3)
     later = chainer.links.Linear(None, 3)  # its first parameter has no array yet
     for parameters in (link.params(), [*later.params(), *link.params()], later.params(), ()):
-        assert isinstance(meter.meter_for(parameters, 0), meter.HostMeter)
+        assert isinstance(meter.meter_for(parameters)._recorder, meter.NumpyRecorder)
     assert meter.clock_for(link.params()) is time.perf_counter
 
 
 def test_a_device_s_clock_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     device = SimpleNamespace(synchronize=lambda: calls.append("synchronize"))
-    monkeypatch.setattr(meter, "_device_of", lambda parameters: device)
+    monkeypatch.setattr(meter, "device_of", lambda parameters: device)
     monkeypatch.setattr(meter, "time", SimpleNamespace(perf_counter=lambda: calls.append("read") or 1.5))
     assert meter.clock_for(())() == 1.5
     assert calls == ["synchronize", "read"]

@@ -6,20 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
 import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.errors import MissingDependencyError
-
-try:
-    import stowplan.chainer  # noqa: F401  (it makes Chainer run on today's NumPy)
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer
-import chainer.functions as F  # noqa: N812
-import chainer.links as L  # noqa: N812
 
 STEPS = 8
 

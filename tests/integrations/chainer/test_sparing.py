@@ -5,21 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
 import numpy as np
 import pytest
 
 from stowplan import NumpyRecorder
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer import Scheduler
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer
-import chainer.functions as F  # noqa: N812
-import chainer.links as L  # noqa: N812
-
+from stowplan.chainer import Scheduler
 from stowplan.chainer.directions import Directions
 from stowplan.scheduling import Phase, Schedule, Way, simulate
 
@@ -94,6 +87,6 @@ def test_a_second_graph_of_a_step_keeps_what_its_backward_pass_reads() -> None:
     directions = Directions.of(recording.structure, graph, schedule, simulate(graph, schedule))
     backward = np.flatnonzero(graph.phase == Phase.BACKWARD)
     large = (graph.size > 4) & ~graph.resident[graph.storage]  # neither a parameter nor a loss
-    kept = {value for value in directions.kept if large[value]}
+    kept = {value for value in directions.last_place if large[value]}
     assert kept
     assert kept <= {int(value) for row in backward for value in graph.reads[row]}

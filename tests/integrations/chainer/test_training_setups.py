@@ -12,23 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chainer
 import numpy as np
 import pytest
-
-from stowplan import NumpyPool
-from stowplan.errors import BudgetError, MissingDependencyError
-from stowplan.scheduling import as_recorded, simulate
-from stowplan.swapping import SwapFile
-
-try:
-    from stowplan.chainer import Updater, parameter_swap, scheduler
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer
 from chainer.datasets import TupleDataset
 from chainer.iterators import SerialIterator
 from chainer.training import StandardUpdater, Trainer, extensions
+
+from stowplan import NumpyPool
+from stowplan.chainer import Updater, parameter_swap, scheduler
+from stowplan.errors import BudgetError
+from stowplan.scheduling import as_recorded, simulate
+from stowplan.swapping import SwapFile
 
 from ...children import printed
 from .training_setups import BATCH, SETUPS, Models, Net, Setup

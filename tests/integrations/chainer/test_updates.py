@@ -6,22 +6,21 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import chainer
 import numpy as np
 import pytest
-
-from stowplan.errors import MissingDependencyError
-
-try:
-    from stowplan.chainer.updates import ELEMENTWISE, call_hook_in_pieces, update_in_pieces
-except MissingDependencyError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
-import chainer
 from chainer import optimizer_hooks as hooks
 from chainer import optimizers
 
-PIECE = 64
-"""Bytes; 16 elements of float32."""
+from stowplan.chainer import updates
+from stowplan.chainer.updates import ELEMENTWISE, call_hook_in_pieces, update_in_pieces
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut into pieces of 16 elements of float32."""
+    monkeypatch.setattr(updates, "PIECE_BYTES", 64)
+
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "SGD": optimizers.SGD,
@@ -101,10 +100,6 @@ def same_bits(first: dict[str, Any], second: dict[str, Any]) -> None:
         assert np.asarray(value).dtype == np.asarray(second[name]).dtype, name
 
 
-def in_pieces(param: Any) -> None:
-    update_in_pieces(param, PIECE)
-
-
 SHAPES = [(1,), (15,), (16,), (17,), (5, 13), (3, 4, 11)]
 TYPES = [*((shape, np.float32, False) for shape in SHAPES), ((9, 11), np.float64, False)]
 TYPES += [((9, 11), np.float16, in_float32) for in_float32 in (False, True)]
@@ -123,7 +118,7 @@ def test_same_bits_for_every_rule_size_and_type(name: str) -> None:
     for shape, dtype, in_float32 in TYPES:
         how: Any = {"prepare": lambda rule: rule.use_fp32_update(), "loss_scale": 8.0} if in_float32 else {}
         cut, whole = (
-            outcome(u, name, shape, dtype, **how) for u in (in_pieces, lambda param: param.update())
+            outcome(u, name, shape, dtype, **how) for u in (update_in_pieces, lambda param: param.update())
         )
         same_bits(cut, whole)
 
@@ -134,8 +129,8 @@ def test_same_bits_for_every_rule_size_and_type(name: str) -> None:
 )
 def test_same_bits_with_hooks_and_in_column_order(order: str, hook: Any) -> None:
     def cut(param: Any) -> None:
-        call_hook_in_pieces(hook, param, PIECE)
-        update_in_pieces(param, PIECE)
+        call_hook_in_pieces(hook, param)
+        update_in_pieces(param)
 
     def whole(param: Any) -> None:
         hook(param.update_rule, param)
@@ -156,7 +151,7 @@ def test_hooks_of_a_rule_are_called_once_with_whole_parameters() -> None:
         rule.add_hook(lambda rule, param: seen.append(("post", param.shape)), "after", "post")
         rule.add_hook(hooks.WeightDecay(0.1))
 
-    cut = run(in_pieces, optimizers.MomentumSGD, (40,), prepare=prepare)
+    cut = run(update_in_pieces, optimizers.MomentumSGD, (40,), prepare=prepare)
     assert seen == [("pre", (40,)), ("post", (40,))] * 4
     same_bits(cut, run(lambda p: p.update(), optimizers.MomentumSGD, (40,), prepare=prepare))
 
@@ -175,7 +170,7 @@ def counted(
 
     rule_class.update_core_cpu = spy
     try:
-        run(in_pieces, make, (40,), prepare=prepare, **shape)
+        run(update_in_pieces, make, (40,), prepare=prepare, **shape)
     finally:
         rule_class.update_core_cpu = original
     return sizes
@@ -210,7 +205,7 @@ def test_arrays_that_are_not_contiguous_run_whole() -> None:
     param = parameter(optimizer, (40,), np.float32)
     param.array = np.zeros((80,), np.float32)[::2]
     param.grad = np.ones(40, np.float32)
-    update_in_pieces(param, PIECE)
+    update_in_pieces(param)
     assert (param.array == np.float32(-0.01)).all()
 
 
@@ -219,17 +214,17 @@ def test_switched_off_and_without_a_rule_nothing_happens() -> None:
     before = param.array.copy()
     param.grad = np.ones(40, np.float32)
     param.update_rule.enabled = False
-    update_in_pieces(param, PIECE)
+    update_in_pieces(param)
     assert param.update_rule.t == 0
     param.update_rule = None
-    update_in_pieces(param, PIECE)
+    update_in_pieces(param)
     assert (param.array == before).all()
 
 
 def test_a_parameter_without_gradient_is_left() -> None:
     param = parameter(optimizers.Adam(), (40,), np.float32)
     before = param.array.copy()
-    update_in_pieces(param, PIECE)
+    update_in_pieces(param)
     assert param.update_rule.t == 1
     assert (param.array == before).all()
 
@@ -237,20 +232,15 @@ def test_a_parameter_without_gradient_is_left() -> None:
 def test_the_state_is_whole_again_after_an_error() -> None:
     param = parameter(optimizers.Adam(), (40,), np.float32)
     param.grad = gradient((40,), np.float32, 0)
-    in_pieces(param)
+    update_in_pieces(param)
     rule = param.update_rule
     state = rule.state
     rule.hyperparam.beta1 = "not a number"
     with pytest.raises(TypeError):
-        in_pieces(param)
+        update_in_pieces(param)
     assert rule.state is state
     assert rule.state["m"].shape == (40,)
     assert "update_core" not in vars(rule)
-
-
-def test_a_piece_has_at_least_one_byte() -> None:
-    with pytest.raises(ValueError, match="expected at least 1"):
-        update_in_pieces(parameter(optimizers.SGD(), (4,), np.float32), 0)
 
 
 def peak(update: Callable[[Any], None], make: Callable[[], Any], n: int) -> float:
@@ -270,7 +260,8 @@ def peak(update: Callable[[Any], None], make: Callable[[], Any], n: int) -> floa
 
 
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - WHOLE))
-def test_temporaries_are_those_of_a_piece(name: str) -> None:
+def test_temporaries_are_those_of_a_piece(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 1 << 20
+    monkeypatch.setattr(updates, "PIECE_BYTES", n // 2)
     assert peak(update_in_pieces, MAKERS[name], n) < 0.9
     assert peak(lambda p: p.update(), MAKERS[name], n) > 0.9

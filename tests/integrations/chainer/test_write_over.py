@@ -7,16 +7,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
 import numpy as np
 import pytest
-
-pytest.importorskip("chainer", reason="Chainer is not installed")
-
-import stowplan  # noqa: F401 (mends Chainer)
-
-import chainer  # isort: skip
-import chainer.functions as F  # noqa: N812 (Chainer's own name for it) # isort: skip
-import chainer.links as L  # noqa: N812 # isort: skip
 
 from stowplan.chainer import record_graph
 from stowplan.chainer.gradients import write_over

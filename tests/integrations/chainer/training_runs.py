@@ -102,7 +102,8 @@ def train(
     network: Callable[[], Any] = Everything,
     loop: str = "update",
     data: list[tuple[Any, Any]] | None = None,
-) -> tuple[str, Scheduler | None]:
+) -> tuple[str, Any]:
+    """Train a network; return its fingerprint, and the scheduler, if there was one."""
     np.random.seed(0)
     net = network()
     opt = getattr(chainer.optimizers, optimizer)().setup(net)
@@ -130,6 +131,15 @@ def train(
 
 def plain(opt: Any) -> None:
     return None
+
+
+def alike(*schedules: Callable[[Any], Scheduler], **how: Any) -> Any:
+    """Train plainly and by each of these schedules, to the same bits; return the last scheduler."""
+    reference, _ = train(plain, **how)
+    for schedule in schedules:
+        found, scheduler = train(schedule, **how)
+        assert found == reference
+    return scheduler
 
 
 HOOKS = {
@@ -164,7 +174,7 @@ class RandomScheduler(Scheduler):
         graph = graph.with_seconds(1000 * graph.seconds)  # as of a larger network: there is time to swap
         way = as_recorded(graph).way.copy()
         for storage, ways in choices(graph).items():
-            allowed = [w for w in ways if w < Way.SWAPPED or self._swap_to]
+            allowed = [w for w in ways if w < Way.SWAPPED or self._swaps]
             if len(allowed) > 1 and self.random.random() < self.share:
                 way[graph.storage == storage] = self.random.choice(allowed[1:])
                 self.drawn += 1

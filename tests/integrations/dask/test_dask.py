@@ -85,9 +85,7 @@ def counts(client: Client) -> Stats:
 
 
 def wait(dask_worker: Any) -> None:
-    pool = stowplan.dask._process._pool
-    assert pool is not None
-    pool.wait(SECONDS)
+    stowplan.dask._process._pool.wait(SECONDS)
 
 
 def until(true: Callable[[], Any]) -> None:
@@ -175,10 +173,7 @@ def large() -> float:
 
 
 def test_what_the_pool_keeps_does_not_pause_a_worker_for_ever() -> None:
-    with (
-        dask.config.set({TERMINATE: False}),
-        cluster(threads_per_worker=1, memory_limit="512 MiB") as client,
-    ):
+    with dask.config.set({TERMINATE: False}), cluster(threads_per_worker=1, memory_limit="512 MiB") as client:
         client.register_plugin(PoolPlugin())
         for _ in range(6):  # from the heap, then from an arena
             assert client.submit(large, pure=False).result(timeout=SECONDS) == 450 << 17

@@ -6,13 +6,10 @@ Each kind takes the program and random numbers, and does the same to two program
 from __future__ import annotations
 
 import copy
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
-
-import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
 
 import torch
 from torch import Tensor, nn
@@ -112,13 +109,22 @@ class Program:
 
 
 Change = Callable[[Program, random.Random], Any]
-CHANGES: dict[str, Change] = {}
 
 
-def change(function: Change) -> Change:
-    """List a kind of change by its name."""
-    CHANGES[function.__name__] = function
-    return function
+def _set(place: str, *values: Any) -> Change:
+    """Set an attribute of the program, or of what it has: to this value, or to one of these that is drawn."""
+    *owner, name = place.split(".")
+
+    def change(program: Program, draw: random.Random) -> None:
+        whose = functools.reduce(getattr, owner, program)
+        setattr(whose, name, draw.choice(values) if len(values) > 1 else values[0])
+
+    return change
+
+
+def _hung(hang: Callable[[Program], Any]) -> Change:
+    """Hang a hook on something; until `hooks_are_removed`."""
+    return lambda program, draw: program.handles.append(hang(program))
 
 
 def _group(program: Program) -> dict[str, Any]:
@@ -134,29 +140,90 @@ def _replaced(program: Program, name: str, module: nn.Module, *, told: bool = Tr
         _group(program)["params"] = params + list(module.parameters())
 
 
-@change
-def nothing(program: Program, draw: random.Random) -> None:
-    pass
+CHANGES: dict[str, Change] = {
+    "nothing": lambda program, draw: None,
+    # --- modules, parameters, buffers
+    "head_is_replaced": lambda program, draw: _replaced(program, "head", nn.Linear(WIDTH, 4)),
+    "head_is_replaced_and_the_optimizer_not_told": lambda program, draw: _replaced(
+        program, "head", nn.Linear(WIDTH, 4), told=False
+    ),
+    "head_of_two_layers": lambda program, draw: _replaced(
+        program, "head", nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 4))
+    ),
+    "activation_is_another": lambda program, draw: setattr(
+        program.model, "act", draw.choice([nn.Tanh(), nn.GELU(), nn.ReLU(inplace=True), nn.Sigmoid()])
+    ),
+    "parameter_is_replaced": lambda program, draw: setattr(
+        program.model.first, "weight", nn.Parameter(program.model.first.weight.detach() * 0.5)
+    ),
+    "data_are_rebound": lambda program, draw: setattr(
+        program.model.first.weight, "data", program.model.first.weight.data * 0.5
+    ),
+    "data_are_changed_in_place": lambda program, draw: program.model.first.weight.detach().mul_(0.9),
+    "data_are_shared": lambda program, draw: setattr(
+        program.model.norm.bias, "data", program.model.norm.weight.data
+    ),
+    "buffer_is_replaced": lambda program, draw: setattr(program.model, "mean", torch.full((WIDTH,), 0.25)),
+    "buffers_are_reset": lambda program, draw: program.model.norm.reset_running_stats(),
+    # --- numbers and ways
+    "way_through_forward": _set("model.mode", "plain", "centred", "assigned", "parts", "kept", "cast"),
+    "dropout": _set("model.drop.p", 0.0, 0.15, 0.2, 0.5),
+    "momentum_of_the_statistics": _set("model.norm.momentum", 0.1, 0.3, None),
+    "epsilon": _set("model.norm.eps", 1e-5, 1e-3),
+    "number_on_the_model": _set("model.scale", 1.0, 0.5, 2.0),
+    "power": _set("model.power", 1, 2),
+    "entry_of_a_dictionary": lambda program, draw: program.model.options.update(
+        shift=draw.choice([0.0, 0.5])
+    ),
+    "weight_of_the_loss": _set("weight", 0.0, 0.01, 0.02),
+    "another_loss": _set("distance", F.mse_loss, F.l1_loss, F.smooth_l1_loss),
+    "random_numbers": lambda program, draw: torch.manual_seed(draw.randrange(100)),
+    # --- hooks
+    "forward_hook": _hung(
+        lambda program: program.model.first.register_forward_hook(lambda module, args, found: found * 1.5)
+    ),
+    "forward_pre_hook": _hung(
+        lambda program: program.model.head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
+    ),
+    "backward_hook": _hung(
+        lambda program: program.model.head.register_full_backward_hook(
+            lambda module, given, found: (given[0] * 2,)
+        )
+    ),
+    "hook_on_the_optimizer": _hung(
+        lambda program: program.optimizer.register_step_pre_hook(lambda *_: program.model.calls.append(1))
+    ),
+    "hook_before_all_modules": _hung(
+        lambda program: torch.nn.modules.module.register_module_forward_pre_hook(
+            lambda module, args: (args[0] * 1.25,) if module is program.model.head else None
+        )
+    ),
+    "hook_on_all_modules": _hung(
+        lambda program: torch.nn.modules.module.register_module_forward_hook(
+            lambda module, args, found: found * 1.25 if module is program.model.head else None
+        )
+    ),
+    # --- the batch
+    "rows_of_the_batch": _set("rows", 8, 5),
+    "same_tensor_twice": _set("batch", lambda x, y: (x, x), lambda x, y: (x, y)),
+    "views_of_one_tensor": _set("batch", lambda x, y: tuple(torch.cat([x, y]).split(len(x)))),
+    "strides_of_the_batch": _set("batch", lambda x, y: (x.t().contiguous().t(), y)),
+    "batch_is_a_dictionary": _set("batch", lambda x, y: ({"x": x, "y": y}, None)),
+    "inputs_that_require_gradients": _set(
+        "batch", lambda x, y: (x.requires_grad_(), y), lambda x, y: ((x * 2).detach(), y)
+    ),
+    # --- the optimizer
+    "rate": lambda program, draw: _group(program).update(lr=draw.choice([0.0, 0.01, 0.1])),
+    "state_is_forgotten": lambda program, draw: program.optimizer.state.clear(),
+    "gradients_are_there": lambda program, draw: program.loss(program.model, *program.draw()).backward(),
+}
+"""Kinds of changes, by their names."""
 
 
-@change
-def head_is_replaced(program: Program, draw: random.Random) -> None:
-    _replaced(program, "head", nn.Linear(WIDTH, 4))
-
-
-@change
-def head_is_replaced_and_the_optimizer_not_told(program: Program, draw: random.Random) -> None:
-    _replaced(program, "head", nn.Linear(WIDTH, 4), told=False)
-
-
-@change
-def head_of_two_layers(program: Program, draw: random.Random) -> None:
-    _replaced(program, "head", nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 4)))
-
-
-@change
-def activation_is_another(program: Program, draw: random.Random) -> None:
-    program.model.act = draw.choice([nn.Tanh(), nn.GELU(), nn.ReLU(inplace=True), nn.Sigmoid()])
+def change(function: Change) -> Change:
+    """List a kind of change by its name."""
+    CHANGES[function.__name__] = function
+    return function
 
 
 @change
@@ -173,22 +240,6 @@ def parameter_is_frozen_or_not(program: Program, draw: random.Random) -> None:
 
 
 @change
-def parameter_is_replaced(program: Program, draw: random.Random) -> None:
-    program.model.first.weight = nn.Parameter(program.model.first.weight.detach() * 0.5)
-
-
-@change
-def data_are_rebound(program: Program, draw: random.Random) -> None:
-    program.model.first.weight.data = program.model.first.weight.data * 0.5
-
-
-@change
-def data_are_changed_in_place(program: Program, draw: random.Random) -> None:
-    with torch.no_grad():
-        program.model.first.weight.mul_(0.9)
-
-
-@change
 def layers_are_tied(program: Program, draw: random.Random) -> None:
     if type(program.model.head) is nn.Linear:
         program.model.head.bias = nn.Parameter(torch.zeros(4))
@@ -202,23 +253,9 @@ def weights_are_shared_and_parted(program: Program, draw: random.Random) -> None
 
 
 @change
-def data_are_shared(program: Program, draw: random.Random) -> None:
-    program.model.norm.bias.data = program.model.norm.weight.data
-
-
-@change
 def gradients_are_shared(program: Program, draw: random.Random) -> None:
     norm = program.model.norm
     norm.weight.grad = norm.bias.grad = torch.ones(WIDTH, dtype=norm.weight.dtype)
-
-
-@change
-def hook_before_all_modules(program: Program, draw: random.Random) -> None:
-    program.handles.append(
-        torch.nn.modules.module.register_module_forward_pre_hook(
-            lambda module, args: (args[0] * 1.25,) if module is program.model.head else None
-        )
-    )
 
 
 @change
@@ -228,64 +265,9 @@ def layout_of_a_parameter(program: Program, draw: random.Random) -> None:
 
 
 @change
-def buffer_is_replaced(program: Program, draw: random.Random) -> None:
-    program.model.mean = torch.full((WIDTH,), 0.25)
-
-
-@change
-def buffers_are_reset(program: Program, draw: random.Random) -> None:
-    program.model.norm.reset_running_stats()
-
-
-@change
-def way_through_forward(program: Program, draw: random.Random) -> None:
-    program.model.mode = draw.choice(["plain", "centred", "assigned", "parts", "kept", "cast"])
-
-
-@change
 def evaluation_or_training(program: Program, draw: random.Random) -> None:
     part = draw.choice([program.model, program.model.norm, program.model.drop])
     part.train(not part.training)
-
-
-@change
-def dropout(program: Program, draw: random.Random) -> None:
-    program.model.drop.p = draw.choice([0.0, 0.15, 0.2, 0.5])
-
-
-@change
-def momentum_of_the_statistics(program: Program, draw: random.Random) -> None:
-    program.model.norm.momentum = draw.choice([0.1, 0.3, None])
-
-
-@change
-def epsilon(program: Program, draw: random.Random) -> None:
-    program.model.norm.eps = draw.choice([1e-5, 1e-3])
-
-
-@change
-def number_on_the_model(program: Program, draw: random.Random) -> None:
-    program.model.scale = draw.choice([1.0, 0.5, 2.0])
-
-
-@change
-def power(program: Program, draw: random.Random) -> None:
-    program.model.power = draw.choice([1, 2])
-
-
-@change
-def entry_of_a_dictionary(program: Program, draw: random.Random) -> None:
-    program.model.options["shift"] = draw.choice([0.0, 0.5])
-
-
-@change
-def weight_of_the_loss(program: Program, draw: random.Random) -> None:
-    program.weight = draw.choice([0.0, 0.01, 0.02])
-
-
-@change
-def another_loss(program: Program, draw: random.Random) -> None:
-    program.distance = draw.choice([F.mse_loss, F.l1_loss, F.smooth_l1_loss])
 
 
 @change
@@ -295,32 +277,12 @@ def teacher_is_another(program: Program, draw: random.Random) -> None:
 
 
 @change
-def forward_hook(program: Program, draw: random.Random) -> None:
-    program.handles.append(program.model.first.register_forward_hook(lambda module, args, found: found * 1.5))
-
-
-@change
-def forward_pre_hook(program: Program, draw: random.Random) -> None:
-    program.handles.append(
-        program.model.head.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
-    )
-
-
-@change
-def backward_hook(program: Program, draw: random.Random) -> None:
-    program.handles.append(
-        program.model.head.register_full_backward_hook(lambda module, given, found: (given[0] * 2,))
-    )
-
-
-@change
 def hook_on_a_gradient(program: Program, draw: random.Random) -> None:
     if program.model.first.weight.requires_grad:
         program.handles.append(program.model.first.weight.register_hook(lambda gradient: gradient * 2))
 
 
 def _halve(parameter: Tensor) -> None:
-    assert parameter.grad is not None
     parameter.grad.mul_(0.5)
 
 
@@ -328,20 +290,6 @@ def _halve(parameter: Tensor) -> None:
 def hook_after_a_gradient(program: Program, draw: random.Random) -> None:
     if program.model.first.weight.requires_grad:
         program.handles.append(program.model.first.weight.register_post_accumulate_grad_hook(_halve))
-
-
-@change
-def hook_on_the_optimizer(program: Program, draw: random.Random) -> None:
-    program.handles.append(program.optimizer.register_step_pre_hook(lambda *_: program.model.calls.append(1)))
-
-
-@change
-def hook_on_all_modules(program: Program, draw: random.Random) -> None:
-    program.handles.append(
-        torch.nn.modules.module.register_module_forward_hook(
-            lambda module, args, found: found * 1.25 if module is program.model.head else None
-        )
-    )
 
 
 @change
@@ -371,44 +319,9 @@ def type_of_all(program: Program, draw: random.Random) -> None:
 
 
 @change
-def rows_of_the_batch(program: Program, draw: random.Random) -> None:
-    program.rows = draw.choice([8, 5])
-
-
-@change
-def same_tensor_twice(program: Program, draw: random.Random) -> None:
-    program.batch = draw.choice([lambda x, y: (x, x), lambda x, y: (x, y)])
-
-
-@change
-def views_of_one_tensor(program: Program, draw: random.Random) -> None:
-    program.batch = lambda x, y: tuple(torch.cat([x, y]).split(len(x)))
-
-
-@change
-def strides_of_the_batch(program: Program, draw: random.Random) -> None:
-    program.batch = lambda x, y: (x.t().contiguous().t(), y)
-
-
-@change
-def batch_is_a_dictionary(program: Program, draw: random.Random) -> None:
-    program.batch = lambda x, y: ({"x": x, "y": y}, None)
-
-
-@change
 def values_in_the_batch(program: Program, draw: random.Random) -> None:
     value = draw.choice([0.5, None, True, 2])
     program.batch = lambda x, y: (x, y, value)
-
-
-@change
-def inputs_that_require_gradients(program: Program, draw: random.Random) -> None:
-    program.batch = draw.choice([lambda x, y: (x.requires_grad_(), y), lambda x, y: ((x * 2).detach(), y)])
-
-
-@change
-def rate(program: Program, draw: random.Random) -> None:
-    _group(program)["lr"] = draw.choice([0.0, 0.01, 0.1])
 
 
 @change
@@ -448,18 +361,3 @@ def state_is_loaded(program: Program, draw: random.Random) -> None:
     for one in [one for one in program.optimizer.state if id(one) not in every]:
         del program.optimizer.state[one]  # PyTorch saves no state of a parameter that has left
     program.optimizer.load_state_dict(copy.deepcopy(program.optimizer.state_dict()))
-
-
-@change
-def state_is_forgotten(program: Program, draw: random.Random) -> None:
-    program.optimizer.state.clear()
-
-
-@change
-def gradients_are_there(program: Program, draw: random.Random) -> None:
-    program.loss(program.model, *program.draw()).backward()
-
-
-@change
-def random_numbers(program: Program, draw: random.Random) -> None:
-    torch.manual_seed(draw.randrange(100))

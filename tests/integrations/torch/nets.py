@@ -5,10 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
@@ -281,7 +277,6 @@ class Recurrent(nn.Module):
         state = None
         for moment in x.unbind(1):
             state = self.cell(moment, state)
-        assert state is not None
         return self.head(state[0])
 
 

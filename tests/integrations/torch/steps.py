@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
-from stowplan.torch import ScheduledTraining, measure
+from stowplan.torch import ScheduledTraining, measure, schedule
 
 from .nets import loss
 
 STEPS = 3
+
+Make = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 def adam(model: nn.Module) -> torch.optim.Optimizer:
@@ -36,16 +40,25 @@ def plain(
 ) -> list[Tensor]:
     """Train as PyTorch does; return what each step returned, and all that the steps left."""
     torch.manual_seed(1)
-    found = []
-    for batch in batches:
-        optimizer.zero_grad()
-        one = loss_of(model, *batch)
-        one.backward()
-        if before_update is not None:
-            before_update(model)
-        optimizer.step()
-        found.append(one.detach())
+    found = [stepped(model, optimizer, batch, loss_of, before_update) for batch in batches]
     return [*found, *left(model, optimizer)]
+
+
+def stepped(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: tuple[Any, ...],
+    loss_of: Any = loss_of,
+    before_update: Any = None,
+) -> Tensor:
+    """Run a step as PyTorch does; return the loss."""
+    optimizer.zero_grad()
+    one: Tensor = loss_of(model, *batch)
+    one.backward()
+    if before_update is not None:
+        before_update(model)
+    optimizer.step()
+    return one.detach()
 
 
 def left(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -81,3 +94,42 @@ def trained(
             assert measured.peak + stats.resident == stats.peak
         found.append(measured.result)
     return [*found, *left(model, optimizer)]
+
+
+def same_as_plain(
+    model: nn.Module, batches: list[tuple[Any, ...]], loss_of: Any = loss_of, make: Make = sgd, **options: Any
+) -> ScheduledTraining:
+    """Train a model by schedules with these options, and a copy plainly, to the same bits; return the training."""
+    twin = copy.deepcopy(model)
+    expected = plain(twin, make(twin), batches, loss_of)
+    optimizer = make(model)
+    training = schedule(model, optimizer, loss_of, **options)
+    assert_same(trained(model, optimizer, training, batches), expected)
+    return training
+
+
+class Net(nn.Module):
+    """Two layers of equal, tied weights; one that is frozen, one that nothing uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(24, 24), nn.Linear(24, 24)
+        self.second.weight = self.first.weight
+        self.frozen = nn.Linear(24, 24).requires_grad_(False)
+        self.unused = nn.Linear(24, 24)
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.first, self.second, self.frozen):
+            x = F.relu(layer(x), inplace=True)
+        return self.head(F.dropout(x, 0.3, self.training))
+
+
+def net() -> tuple[Net, list[tuple[Any, ...]]]:
+    torch.manual_seed(0)
+    model = Net()
+    return model, [(torch.randn(64, 24), torch.randint(4, (64,))) for _ in range(4)]
+
+
+def entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)

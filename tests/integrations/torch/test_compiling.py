@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import Tensor, nn
 from torch._dynamo.exc import BackendCompilerFailed
@@ -19,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 from torch.utils.checkpoint import checkpoint
 
 from stowplan.errors import BudgetError, GraphError, ScheduleError
-from stowplan.torch import Meter, compile_backend
+from stowplan.torch import CompileBackend, Meter, compile_backend
 
 from .steps import STEPS, assert_same, left, sgd
 
@@ -101,6 +98,22 @@ def trained(
     return [*losses, *left(own, optimizer)], max(meter.live, default=0)
 
 
+def alike(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    backend: CompileBackend,
+    plain: Callable[..., Tensor] = entropy,
+    loss: Callable[..., Tensor] = entropy,
+    beside: str = "aot_eager",
+) -> CompileBackend:
+    """Train by a backend, and by one of PyTorch's that it stands beside, to the same bits; return the first."""
+    expected, _ = trained(model, batches, beside, [], plain)
+    torch._dynamo.reset()
+    found, _ = trained(model, batches, backend, [], loss)
+    assert_same(found, expected)
+    return backend
+
+
 @pytest.mark.parametrize("build", [perceptron, transformer, convolutional])
 def test_budgets_keep_bits_and_bytes(build: Callable[[], tuple[nn.Module, Batch]]) -> None:
     model, batch = made(build)
@@ -156,32 +169,19 @@ def marked(model: nn.Sequential, x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("loss", [entropy, outside])
 def test_buffers_that_forward_changes_are_read_as_they_were(loss: Callable[..., Tensor]) -> None:
     model, batch = made(lambda: (Counts(), perceptron()[1]))
-    expected, _ = trained(model, [batch] * STEPS, "aot_eager", [], loss)
-    torch._dynamo.reset()
-    backend = compile_backend("75%")
-    found, _ = trained(model, [batch] * STEPS, backend, [], loss)
-    assert_same(found, expected)
+    backend = alike(model, [batch] * STEPS, compile_backend("75%"), loss, loss)
     assert any(stats.recomputed for stats in backend.stats)
 
 
 def test_the_budget_decides_in_the_place_of_marks() -> None:
     model, batch = made(perceptron)
-    expected, _ = trained(model, [batch] * STEPS, "aot_eager", [])
-    torch._dynamo.reset()
-    backend = compile_backend()
-    found, _ = trained(model, [batch] * STEPS, backend, [], marked)
-    assert_same(found, expected)
+    backend = alike(model, [batch] * STEPS, compile_backend(), loss=marked)
     assert [stats.recomputed for stats in backend.stats] == [0]
 
 
 def test_each_shape_is_split_for_itself_and_inference_not_at_all() -> None:
     model, (x, y) = made(perceptron)
-    batches = [(x, y), (x[:96], y[:96])]
-    expected, _ = trained(model, batches, "aot_eager", [])
-    torch._dynamo.reset()
-    backend = compile_backend("75%")
-    found, _ = trained(model, batches, backend, [])
-    assert_same(found, expected)
+    backend = alike(model, [(x, y), (x[:96], y[:96])], compile_backend("75%"))
     assert [stats.recomputed > 0 for stats in backend.stats] == [True, True]
     with torch.no_grad():
         assert torch.equal(torch.compile(model.eval(), backend=backend)(x), model(x))
@@ -213,11 +213,7 @@ def test_what_cannot_be_split_is_refused() -> None:
 def test_inductor_gives_the_bits_that_it_gives_without_a_budget() -> None:
     model, batch = made(lambda: (perceptron()[0][9:], perceptron()[1]))
     with torch._inductor.config.patch(fallback_random=True):
-        expected, _ = trained(model, [batch] * 2, "inductor", [])
-        torch._dynamo.reset()
-        backend = compile_backend("85%", compiler="inductor")
-        found, _ = trained(model, [batch] * 2, backend, [])
-    assert_same(found, expected)
+        backend = alike(model, [batch] * 2, compile_backend("85%", compiler="inductor"), beside="inductor")
     assert backend.stats[0].recomputed > 0
 
 

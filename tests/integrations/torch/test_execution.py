@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import nn
 from torch.fx import GraphModule
@@ -20,6 +17,7 @@ from stowplan.scheduling import StepGraph
 from stowplan.torch import Measurement, graph, in_order, measure, reorder, trace, trace_training
 
 from .nets import BEYOND, MAIN, NETS, loss, make
+from .steps import assert_same
 
 tree_leaves = torch.utils._pytree.tree_leaves
 TRAINED = [name for name in NETS if name != "decoder"]
@@ -28,8 +26,7 @@ RATE = 0.1
 
 @pytest.fixture(autouse=True)
 def _operators_as_traced() -> Iterator[None]:
-    """Let eager PyTorch run one thread, and an encoder's layers as the operators that they consist of."""
-    torch.set_num_threads(1)
+    """Let eager PyTorch run an encoder's layers as the operators that they consist of."""
     torch.backends.mha.set_fastpath_enabled(False)
     yield
     torch.backends.mha.set_fastpath_enabled(True)
@@ -90,13 +87,6 @@ def traced(name: str, kind: str) -> tuple[nn.Module, tuple[Any, ...], GraphModul
     return module, inputs, step, eager_training(module)
 
 
-def assert_equal(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
-
-
 CASES = [
     *((name, kind) for name in MAIN for kind in ("inference", "gradients", "training")),
     *((name, "inference") for name in BEYOND),
@@ -112,8 +102,8 @@ def test_bits_are_the_same_in_predicted_bytes_and_their_arena(name: str, kind: s
     expected, _ = run(module, eager, inputs, kind != "inference")
     found_before, before = run(module, step, inputs, kind != "inference")
     found_after, after = run(module, ordered, inputs, kind != "inference")
-    assert_equal(found_before, expected)
-    assert_equal(found_after, expected)
+    assert_same(found_before, expected)
+    assert_same(found_after, expected)
     assert before.peak == solution.before
     assert after.peak == solution.peak
     assert solution.peak <= solution.before
@@ -160,7 +150,7 @@ def test_any_order_the_step_graph_allows_gives_the_same_bits(name: str, kind: st
     for seed in range(4):
         ordered = in_order(step, any_order(step_graph, random.Random(seed)))
         found, _ = run(module, ordered, inputs, kind != "inference")
-        assert_equal(found, expected)
+        assert_same(found, expected)
 
 
 def test_steps_in_a_row_train_as_the_optimizer_does() -> None:
@@ -176,7 +166,7 @@ def test_steps_in_a_row_train_as_the_optimizer_does() -> None:
         expected.backward()
         optimizer.step()
         assert torch.equal(step(inputs, targets), expected)
-    assert_equal(list(module.parameters()), list(twin.parameters()))
+    assert_same(list(module.parameters()), list(twin.parameters()))
     assert next(module.parameters()) is step.get_parameter("0.weight")
 
 

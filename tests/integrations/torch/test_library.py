@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 from stowplan.errors import MissingDependencyError
 from stowplan.profiler import torch_library
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity
@@ -61,6 +58,16 @@ def network() -> tuple[nn.Module, Callable[[], float]]:
     return module, step
 
 
+def recorded(step: Callable[[], object], **options: Any) -> Profile:
+    """Return the profile of three steps."""
+    recorder = TorchRecorder(small=SMALL, **options)
+    with recorder:
+        for _ in range(3):
+            with recorder.step():
+                step()
+    return recorder.profile()
+
+
 def heard_by_pytorch(step: Callable[[], object], folder: Path) -> list[int]:
     """Return the sizes of the blocks that PyTorch's profiler reports, frees as negative, in order."""
     with pytorchs_profiler(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
@@ -76,15 +83,9 @@ def test_a_step_is_what_pytorchs_profiler_reports(tmp_path: Path) -> None:
     for _ in range(2):
         step()
     reported = [size for size in heard_by_pytorch(step, tmp_path) if size >= SMALL]
-    recorder = TorchRecorder(small=SMALL)
-    with recorder:
-        for _ in range(3):
-            with recorder.step():
-                step()
-    profile = recorder.profile()
+    profile = recorded(step)
     assert profile.size.tolist() == reported
     assert len(profile) > 20
-    assert profile.program is not None
     assert (profile.program.library, profile.program.repeats) == ("PyTorch", 3)
 
 
@@ -98,7 +99,6 @@ def test_a_step_is_found_and_values_are_as_without() -> None:
         assert [step() for _ in range(12)] == plain
     assert all(torch.equal(*pair) for pair in zip(parameters, module.parameters(), strict=True))
     profile = recorder.profile()
-    assert profile.program is not None
     assert profile.program.coverage[1] > 0.5
     assert profile.planned_peak > 0
 
@@ -111,12 +111,7 @@ def line_of(text: str) -> int:
 
 def test_call_sites_are_lines_and_operators() -> None:
     _, step = network()
-    recorder = TorchRecorder(sites=True, small=SMALL)
-    with recorder:
-        for _ in range(3):
-            with recorder.step():
-                step()
-    profile = recorder.profile()
+    profile = recorded(step, sites=True)
     assert (profile.site >= 0).all()
     sites = {profile.sites[number] for number in profile.site.tolist()}
     forward, backward = line_of("hidden = convolution"), line_of("loss.backward()")

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stowplan.torch import Meter, schedule, trace
+from stowplan.torch import trace
 from stowplan.torch.shrinking import SHRINKING
+
+from .steps import same_as_plain
 
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "mse": F.mse_loss,
@@ -97,22 +96,9 @@ def test_the_peak_is_as_predicted(name: str, reduction: str) -> None:
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.Sigmoid(), nn.Linear(32, 16), nn.Sigmoid())
-    plain = nn.Sequential(nn.Linear(8, 32), nn.Sigmoid(), nn.Linear(32, 16), nn.Sigmoid())
-    plain.load_state_dict(model.state_dict())
     batch = torch.randn(128, 8), torch.rand(128, 16)
-    training = schedule(model, torch.optim.SGD(model.parameters(), lr=0.1), loss)
-    stats = training.plan(*batch)
-    meter = Meter()
-    with meter:
-        mine = training.step(*batch)
-    assert max(meter.live) == stats.peak - stats.resident
-    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
-    theirs = loss(plain, *batch)
-    theirs.backward()
-    optimizer.step()
-    assert torch.equal(mine, theirs)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plain.parameters(), strict=True))
-    assert mine.untyped_storage().nbytes() == 4
+    training = same_as_plain(model, [batch] * 2, loss)
+    assert training.step(*batch).untyped_storage().nbytes() == 4
 
 
 @pytest.mark.parametrize(("rows", "reduction"), [(4, "none"), (0, "mean")])

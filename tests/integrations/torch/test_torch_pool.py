@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 
 from stowplan import TorchPool
@@ -70,10 +68,6 @@ def blocks_of_before_and_after() -> None:
     assert again.stats.live_bytes == pool.stats.live_bytes == 0
 
 
-def test_blocks_of_before_and_after_go_back_where_they_came_from() -> None:
-    alone(blocks_of_before_and_after)
-
-
 def tensors_outlive_the_pool() -> None:
     pool = TorchPool()
     with pool:
@@ -85,10 +79,6 @@ def tensors_outlive_the_pool() -> None:
     assert int(kept[0].sum()) == LARGE * (LARGE - 1) // 2
     assert float(kept[1].sum()) == EXPECTED
     assert all(int(tensor.sum()) == 9 * LARGE for tensor in more)
-
-
-def test_tensors_outlive_the_pool() -> None:
-    alone(tensors_outlive_the_pool)
 
 
 def ask(found: list[torch.Tensor]) -> None:
@@ -112,10 +102,6 @@ def frees_on_other_threads() -> None:
     assert sum(int(tensor.sum()) for tensor in asked) == 4 * LARGE
     del asked
     assert pool.stats.live_bytes == 0
-
-
-def test_blocks_may_be_freed_and_asked_for_on_any_thread() -> None:
-    alone(frees_on_other_threads)
 
 
 AT_EXIT = """
@@ -170,8 +156,12 @@ def forks() -> None:
         assert pool.stats.live_bytes == 0
 
 
-def test_a_forked_process_goes_on_with_a_copy() -> None:
-    alone(forks)
+PROGRAMS = (blocks_of_before_and_after, tensors_outlive_the_pool, frees_on_other_threads, forks)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_the_pool_and_its_surroundings(program: Callable[[], None]) -> None:
+    alone(program)
 
 
 class Rows(torch.utils.data.Dataset[torch.Tensor]):

@@ -7,9 +7,6 @@ import mmap
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 
 from experiments.torch.networks import NETWORKS

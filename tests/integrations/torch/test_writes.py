@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="PyTorch is not installed; expected: make torch-test")
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
@@ -18,7 +14,11 @@ from stowplan.torch import graph, schedule, trace_training
 from stowplan.torch.rewriting import mark_repeatable
 
 from .nets import loss
-from .steps import STEPS, assert_same, plain, sgd, trained
+from .steps import STEPS, same_as_plain, sgd
+
+
+def itself(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x)
 
 
 class Recurrent(nn.Module):
@@ -34,10 +34,7 @@ def test_gates_written_in_parts_keep_their_bits() -> None:
     torch.manual_seed(0)
     model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
     assert schedule(model, sgd(model)).differences(*batch) == []
-    twin = copy.deepcopy(model)
-    optimizer = sgd(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+    same_as_plain(model, [batch] * STEPS, itself)
 
 
 class WritesInParts(nn.Module):
@@ -62,11 +59,7 @@ def test_whole_writes_are_put_apart_and_run_in_place() -> None:
     step = graph(traced)
     inside = {one for one, again in zip(step.label, step.repeatable, strict=True) if again}
     assert {"relu", "div", "hardtanh", "mul", "add"} <= inside
-    twin = copy.deepcopy(model)
-    optimizer = sgd(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    training = schedule(model, optimizer)
-    assert_same(trained(model, optimizer, training, [batch] * STEPS), expected)
+    training = same_as_plain(model, [batch] * STEPS, itself)
     written = {node.target for node in training._latest.run.graph.nodes}  # type: ignore[union-attr]
     aten = torch.ops.aten
     assert {aten.relu_.default, aten.bernoulli_.float, aten.div_.Scalar} <= written
@@ -95,13 +88,8 @@ def test_gates_are_made_again_with_their_writes() -> None:
     floor = schedule(model, sgd(model), budget=0)
     with pytest.raises(BudgetError) as caught:
         floor.plan(*batch)
-    optimizer = sgd(model)
-    twin = copy.deepcopy(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    training = schedule(model, optimizer, budget=caught.value.least)
-    assert_same(trained(model, optimizer, training, [batch] * STEPS), expected)
+    training = same_as_plain(model, [batch] * STEPS, itself, budget=caught.value.least)
     stats = training.stats
-    assert stats is not None
     assert stats.peak - stats.resident < 0.6 * (stats.plain_peak - stats.resident)
     ran = [node.target for node in training._latest.run.graph.nodes]  # type: ignore[union-attr]
     assert ran.count(torch.ops.aten.sigmoid.default) + ran.count(torch.ops.aten.sigmoid_.default) > 3 * 2 * 12
@@ -139,6 +127,4 @@ def test_a_write_whose_functional_form_has_another_name(write: Any) -> None:
 
     torch.manual_seed(0)
     model, batch = Writes(), (torch.randn(12, 12),)
-    twin, optimizer = copy.deepcopy(model), sgd(model)
-    expected = plain(twin, sgd(twin), [batch] * STEPS, lambda model, x: model(x))
-    assert_same(trained(model, optimizer, schedule(model, optimizer), [batch] * STEPS), expected)
+    same_as_plain(model, [batch] * STEPS, itself)
