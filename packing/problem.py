@@ -18,7 +18,8 @@ block (freed in the following step) is a block alive in all of ``[0, period)`` e
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -84,21 +85,6 @@ class Problem:
     ``gaps`` is stored as (m, 5), sorted by block and start, and holds 0, 0 for every empty window.
     """
 
-    __slots__ = (
-        "_pieces",
-        "alignment",
-        "apart",
-        "contiguous",
-        "end",
-        "fixed",
-        "gaps",
-        "hint",
-        "id",
-        "size",
-        "start",
-        "together",
-    )
-
     size: IntArray
     start: IntArray
     end: IntArray
@@ -110,7 +96,6 @@ class Problem:
     apart: IntArray
     contiguous: tuple[IntArray, ...]
     together: tuple[IntArray, ...]
-    _pieces: Pieces | None
 
     def __init__(
         self,
@@ -129,9 +114,6 @@ class Problem:
     ) -> None:
         size_, start_, end_ = _column("size", size), _column("start", start), _column("end", end)
         n = len(size_)
-        for name, column in (("start", start_), ("end", end_)):
-            if len(column) != n:
-                raise ProblemError(f"{name} has {len(column)} entries; expected {n}, one per block")
         alignment_ = _integers("alignment", alignment)
         if alignment_.shape not in ((), (n,)):
             raise ProblemError(f"alignment has the shape {alignment_.shape}; expected one value or ({n},)")
@@ -140,49 +122,44 @@ class Problem:
             _own(np.full(n, -1, dtype=np.int64)) if column is None else _column(name, column)
             for name, column in (("fixed", fixed), ("hint", hint))
         )
-        for name, column in (("fixed", fixed_), ("hint", hint_)):
-            if len(column) != n:
-                raise ProblemError(f"{name} has {len(column)} entries; expected {n}, one per block")
         names = None if id is None else tuple(str(name) for name in id)
-        if names is not None and len(names) != n:
-            raise ProblemError(f"id has {len(names)} entries; expected {n}, one per block")
-
-        if (size_ < 0).any():
-            i = int((size_ < 0).argmax())
-            raise ProblemError(f"block {i}: size {size_[i]} is negative; expected 0 or more bytes")
-        if (end_ <= start_).any():
-            i = int((end_ <= start_).argmax())
-            raise ProblemError(
-                f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end"
-            )
-        if (alignment_ < 1).any():
-            i = int((alignment_ < 1).argmax())
-            raise ProblemError(f"block {i}: alignment {alignment_[i]}; expected 1 or more bytes")
-        bad = (fixed_ < -1) | ((fixed_ >= 0) & (fixed_ % alignment_ != 0))
-        if bad.any():
-            i = int(bad.argmax())
-            raise ProblemError(
-                f"block {i}: fixed at {fixed_[i]}; expected -1 or a multiple of alignment {alignment_[i]}"
-            )
-        if (hint_ < -1).any():
-            raise ProblemError(f"hint has the entry {hint_.min()}; expected offsets, or -1 for none")
-        _refuse_large(size_, start_, end_, alignment_, fixed_)
-        gaps_ = _gaps(gaps, size_, start_, end_)
-        for name, value in (
-            ("size", size_),
+        for name, entries in (
             ("start", start_),
             ("end", end_),
-            ("gaps", gaps_),
-            ("alignment", alignment_),
             ("fixed", fixed_),
             ("hint", hint_),
             ("id", names),
-            ("apart", _apart(apart, n)),
-            ("contiguous", _groups("contiguous", contiguous, n)),
-            ("together", _groups("together", together, n)),
-            ("_pieces", None),
         ):
-            object.__setattr__(self, name, value)
+            if entries is not None and len(entries) != n:
+                raise ProblemError(f"{name} has {len(entries)} entries; expected {n}, one per block")
+
+        _refuse(size_ < 0, lambda i: f"block {i}: size {size_[i]} is negative; expected 0 or more bytes")
+        _refuse(
+            end_ <= start_,
+            lambda i: f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end",
+        )
+        _refuse(alignment_ < 1, lambda i: f"block {i}: alignment {alignment_[i]}; expected 1 or more bytes")
+        _refuse(
+            (fixed_ < -1) | ((fixed_ >= 0) & (fixed_ % alignment_ != 0)),
+            lambda i: (
+                f"block {i}: fixed at {fixed_[i]}; expected -1 or a multiple of alignment {alignment_[i]}"
+            ),
+        )
+        _refuse(hint_ < -1, lambda i: f"hint has the entry {hint_[i]}; expected offsets, or -1 for none")
+        _refuse_large(size_, start_, end_, alignment_, fixed_)
+        vars(self).update(
+            size=size_,
+            start=start_,
+            end=end_,
+            gaps=_gaps(gaps, size_, start_, end_),
+            alignment=alignment_,
+            fixed=fixed_,
+            hint=hint_,
+            id=names,
+            apart=_apart(apart, n),
+            contiguous=_groups("contiguous", contiguous, n),
+            together=_groups("together", together, n),
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Problem is immutable: {name} cannot be set")
@@ -285,14 +262,21 @@ class Problem:
 
     def pieces(self) -> Pieces:
         """Return the rectangles that the blocks are made of (computed once)."""
-        if self._pieces is None:
-            object.__setattr__(self, "_pieces", _pieces(self))
-            assert self._pieces is not None
         return self._pieces
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return _pieces(self)
 
 
 def _rebuild(size: IntArray, start: IntArray, end: IntArray, options: dict[str, Any]) -> Problem:
     return Problem(size, start, end, **options)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], why: Callable[[int], str]) -> None:
+    """Raise an error about the first row that is bad, if there is one."""
+    if bad.any():
+        raise ProblemError(why(int(bad.argmax())))
 
 
 def _own(values: npt.ArrayLike) -> IntArray:
@@ -376,9 +360,7 @@ def _refuse_rows(name: str, rows: list[int], n: int) -> None:
 
 
 def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntArray) -> IntArray:
-    if gaps is None:
-        return _own(np.empty((0, 5), dtype=np.int64))
-    rows = _integers("gaps", gaps)
+    rows = _integers("gaps", [] if gaps is None else gaps)
     if rows.size == 0:
         return _own(np.empty((0, 5), dtype=np.int64))
     if rows.ndim != 2 or rows.shape[1] not in (3, 5):
@@ -387,27 +369,28 @@ def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntA
         rows = np.hstack([rows, np.zeros((len(rows), 2), dtype=np.int64)])
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     block, t0, t1, lower, upper = rows.T
-    bad = (block < 0) | (block >= len(size))
-    if bad.any():
-        raise ProblemError(f"a gap names block {block[bad.argmax()]}; expected 0 to {len(size) - 1}")
-    bad = (t0 >= t1) | (t0 < start[block]) | (t1 > end[block])
-    if bad.any():
-        k = int(bad.argmax())
-        lifetime = f"[{start[block[k]]}, {end[block[k]]})"
-        raise ProblemError(
-            f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime {lifetime}"
-        )
-    bad = (lower < 0) | (lower > upper) | (upper > size[block])
-    if bad.any():
-        k = int(bad.argmax())
-        raise ProblemError(
+    _refuse(
+        (block < 0) | (block >= len(size)),
+        lambda k: f"a gap names block {block[k]}; expected 0 to {len(size) - 1}",
+    )
+    _refuse(
+        (t0 >= t1) | (t0 < start[block]) | (t1 > end[block]),
+        lambda k: (
+            f"block {block[k]}: the gap [{t0[k]}, {t1[k]}) is empty or leaves the lifetime "
+            f"[{start[block[k]]}, {end[block[k]]})"
+        ),
+    )
+    _refuse(
+        (lower < 0) | (lower > upper) | (upper > size[block]),
+        lambda k: (
             f"block {block[k]}: the window [{lower[k]}, {upper[k]}) of the gap [{t0[k]}, {t1[k]}) "
             f"leaves the block's {size[block[k]]} bytes"
-        )
-    bad = (block[1:] == block[:-1]) & (t0[1:] < t1[:-1])
-    if bad.any():
-        k = int(bad.argmax())
-        raise ProblemError(f"block {block[k]}: the gaps at {t0[k]} and {t0[k + 1]} overlap")
+        ),
+    )
+    _refuse(
+        (block[1:] == block[:-1]) & (t0[1:] < t1[:-1]),
+        lambda k: f"block {block[k]}: the gaps at {t0[k]} and {t0[k + 1]} overlap",
+    )
     rows[lower == upper, 3:] = 0
     return _own(rows)
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "placed_pieces.hpp"
+#include "lifetimes.hpp"
 #include "problem.hpp"
 
 namespace stowplan::packing {
@@ -75,7 +75,7 @@ class Obstacles {
 
   void place(std::size_t block, Bytes offset) {
     for (auto k = first(block); k < last(block); ++k) {
-      placed_.place(k, offset + problem_.piece_lower[k], offset + problem_.piece_upper[k]);
+      placed_.add(k, {offset + problem_.piece_lower[k], offset + problem_.piece_upper[k]});
     }
   }
 
@@ -86,7 +86,7 @@ class Obstacles {
       const Bytes lower = problem_.piece_lower[mine];
       const Bytes upper = problem_.piece_upper[mine];
       placed_.alive_in(problem_.piece_start[mine], problem_.piece_end[mine],
-                       [&](Bytes low, Bytes high) { found_.push_back({low - upper, high - lower}); });
+                       [&](const Place& at) { found_.push_back({at.low - upper, at.high - lower}); });
     }
     sort_(found_);
     return found_;
@@ -96,8 +96,12 @@ class Obstacles {
   std::size_t first(std::size_t block) const { return static_cast<std::size_t>(problem_.first_piece[block]); }
   std::size_t last(std::size_t block) const { return static_cast<std::size_t>(problem_.first_piece[block + 1]); }
 
+  struct Place {
+    Bytes low, high;
+  };
+
   const Problem& problem_;
-  PlacedPieces placed_;
+  Lifetimes<Place> placed_;
   ForbiddenSorter sort_;
   std::vector<Forbidden> found_;
 };

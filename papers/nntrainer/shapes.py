@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -55,7 +56,7 @@ def linear(name: str, shape: Sequence[int], units: int, *, element: int = 4, **o
     options
         More of `.Layer`.
     """
-    rows = _product(shape[:-1])
+    rows = math.prod(shape[:-1])
     weights = (shape[-1] * units * element, units * element)
     operations = 2 * rows * shape[-1] * units
     return Layer(name, rows * units * element, weights=weights, operations=operations, **options)
@@ -86,9 +87,9 @@ def conv2d(
         raise GraphError(
             f"layer {name}: a kernel of {kernel} on {tuple(space)}, padded by {padding}; expected less"
         )
-    weights = (channels * incoming * _product(kernel) * element, channels * element)
-    elements = batch * channels * _product(size)
-    operations = 2 * elements * incoming * _product(kernel)
+    weights = (channels * incoming * math.prod(kernel) * element, channels * element)
+    elements = batch * channels * math.prod(size)
+    operations = 2 * elements * incoming * math.prod(kernel)
     return Layer(name, elements * element, weights=weights, operations=operations, **options)
 
 
@@ -113,10 +114,3 @@ def lstm(
 
 def _pair(of: int | tuple[int, int]) -> tuple[int, int]:
     return (of, of) if isinstance(of, int) else of
-
-
-def _product(of: Sequence[int]) -> int:
-    found = 1
-    for one in of:
-        found *= one
-    return found

@@ -85,7 +85,11 @@ class OrderProgram:
         peak.setInitialValue(self.most)
         program += peak
         x = self.runs(program)
-        load = self._preserved(program, x)
+        load: list[list[tuple[Any, int]]] = [[] for _ in range(self._n)]
+        units = (self._problem.size // self._unit).tolist()
+        for size, steps in zip(units, self.preserved(program, x), strict=True):
+            for t, p in steps.items():
+                load[t].append((p, size))
         for t in range(self._n):
             for v in range(self._n):
                 if (v, t) in x and self._problem.workspace[v]:
@@ -119,27 +123,28 @@ class OrderProgram:
                     program += done(x, v, t) <= done(x, w, t - 1)
         return x
 
-    def _preserved(self, program: Any, x: dict[tuple[int, int], Any]) -> list[list[tuple[Any, int]]]:
-        """P, with its rows; returned as what each step has to hold: (variable, units)."""
+    def preserved(self, program: Any, x: dict[tuple[int, int], Any]) -> list[dict[int, Any]]:
+        """P, with its rows; by storage and step."""
         import pulp
 
-        load: list[list[tuple[Any, int]]] = [[] for _ in range(self._n)]
-        writers, users = self._problem.writers.rows(), self._problem.users.rows()
+        preserved: list[dict[int, Any]] = []
         place = places(self._start.order)
-        for s, size in enumerate((self._problem.size // self._unit).tolist()):
-            kept = bool(self._problem.kept[s])
-            end = self._n - 1 if kept else max(int(self._last[r]) for r in users[s])
-            for t in range(min(int(self._first[w]) for w in writers[s]), end + 1):
-                p = pulp.LpVariable(f"p{s}_{t}", 0, 1)
-                alive = place[writers[s]].min() <= t and (kept or t <= place[users[s]].max())
+        rows = zip(
+            self._problem.kept.tolist(), self._problem.writers.rows(), self._problem.users.rows(), strict=True
+        )
+        for s, (kept, writers, users) in enumerate(rows):
+            end = self._n - 1 if kept else max(int(self._last[r]) for r in users)
+            steps = range(min(int(self._first[w]) for w in writers), end + 1)
+            preserved.append({t: pulp.LpVariable(f"p{s}_{t}", 0, 1) for t in steps})
+            for t, p in preserved[-1].items():
+                alive = place[writers].min() <= t and (kept or t <= place[users].max())
                 p.setInitialValue(int(alive))
-                load[t].append((p, size))
-                for w in writers[s]:
+                for w in writers:
                     if kept:
                         program += p >= done(x, w, t)
-                    for r in () if kept else users[s]:
+                    for r in () if kept else users:
                         program += p >= done(x, w, t) - done(x, r, t - 1)
-        return load
+        return preserved
 
     def _spans(self) -> tuple[IntArray, IntArray]:
         """Return the earliest and the latest step of each operator."""

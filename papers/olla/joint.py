@@ -38,6 +38,7 @@ from ...scheduling.ordering import order as find_order
 from ...scheduling.ordering.problem import OrderProblem
 from ...scheduling.schedule import Schedule, Way, require_valid
 from ...scheduling.simulate import simulate
+from .ilp import places
 
 # Changed orders that are packed at most, and that are looked at.
 MOST_TRIALS = 100
@@ -290,13 +291,12 @@ class _Search:
 
 
 def _blocks(graph: StepGraph, problem: OrderProblem, order: IntArray) -> Blocks:
-    n = len(order)
-    position = np.empty(n, dtype=np.int64)
-    position[order] = np.arange(n)
+    position = places(order)
     storages = np.unique(graph.storage[graph.writes.index])
     storages = storages[~graph.resident[storages]]
-    start, end = _first(problem, position), _last(problem, position) + 1
-    end[problem.kept] = n
+    start = np.minimum.reduceat(position[problem.writers.index], problem.writers.first[:-1])
+    end = np.maximum.reduceat(position[problem.users.index], problem.users.first[:-1]) + 1
+    end[problem.kept] = len(order)
     scratch = np.flatnonzero(graph.workspace > 0)
     names = [graph.name[s] for s in storages.tolist()]
     names += [f"workspace of {graph.label[i]}" for i in scratch.tolist()]
@@ -310,22 +310,6 @@ def _blocks(graph: StepGraph, problem: OrderProblem, order: IntArray) -> Blocks:
         np.concatenate([storages, np.full(len(scratch), -1)]).astype(np.int64),
         np.concatenate([np.full(len(storages), -1), scratch]).astype(np.int64),
     )
-
-
-def _first(problem: OrderProblem, position: IntArray) -> IntArray:
-    """Return for each storage the position of the first of its writers."""
-    if not len(problem.size):
-        return np.empty(0, dtype=np.int64)
-    found: IntArray = np.minimum.reduceat(position[problem.writers.index], problem.writers.first[:-1])
-    return found
-
-
-def _last(problem: OrderProblem, position: IntArray) -> IntArray:
-    """Return for each storage the position of the last of its users."""
-    if not len(problem.size):
-        return np.empty(0, dtype=np.int64)
-    found: IntArray = np.maximum.reduceat(position[problem.users.index], problem.users.first[:-1])
-    return found
 
 
 def _moved(

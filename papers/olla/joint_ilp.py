@@ -24,7 +24,7 @@ from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ...scheduling.graph import IntArray
 from ...scheduling.ordering.problem import OrderProblem
 from ...scheduling.ordering.registry import Answer
-from .ilp import OrderProgram, done, order_of, places
+from .ilp import OrderProgram, order_of
 
 # Pairs of blocks, times operators, at most.
 MOST_ROWS = 20_000
@@ -74,38 +74,16 @@ def joint_ilp(
     peak = pulp.LpVariable("u", -(-lower_bound // unit), arena // unit)
     peak.setInitialValue(arena // unit)
     program += peak
-    x = OrderProgram(problem, Answer(start, lower_bound, "")).runs(program)
-    there = _there(program, problem, x, places(start))
+    rows = OrderProgram(problem, Answer(start, lower_bound, ""))
+    x = rows.runs(program)
+    there = rows.preserved(program, x)
+    for v in np.flatnonzero(problem.workspace > 0).tolist():  # a workspace is there while its operator runs
+        there.append({t: x[v, t] for t in range(len(problem)) if (v, t) in x})
     _apart(program, there, (sizes // unit).tolist(), (offsets // unit).tolist(), peak)
     if not solve_program(program, DEFAULT_LIMIT if time_limit is None else time_limit, 1):
         return JointAnswer(None, 0)
     proved = round(peak.varValue) * unit if program.sol_status == pulp.LpSolutionOptimal else 0
     return JointAnswer(order_of(x, len(problem)), proved)
-
-
-def _there(
-    program: Any, problem: OrderProblem, x: dict[tuple[int, int], Any], place: IntArray
-) -> list[dict[int, Any]]:
-    """P by block and step, with its rows."""
-    import pulp
-
-    n = len(problem)
-    there: list[dict[int, Any]] = []
-    rows = zip(problem.kept.tolist(), problem.writers.rows(), problem.users.rows(), strict=True)
-    for s, (kept, writers, users) in enumerate(rows):
-        p = {t: pulp.LpVariable(f"p{s}_{t}", 0, 1) for t in range(n)}
-        for t in range(n):
-            alive = place[writers].min() <= t and (kept or t <= place[users].max())
-            p[t].setInitialValue(int(alive))
-            for w in writers:
-                if kept:
-                    program += p[t] >= done(x, w, t)
-                for r in () if kept else users:
-                    program += p[t] >= done(x, w, t) - done(x, r, t - 1)
-        there.append(p)
-    for v in np.flatnonzero(problem.workspace > 0).tolist():
-        there.append({t: x[v, t] for t in range(n) if (v, t) in x})
-    return there
 
 
 def _apart(program: Any, there: list[dict[int, Any]], size: list[int], start: list[int], peak: Any) -> None:

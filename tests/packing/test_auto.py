@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stowplan.packing import Problem, check, lower_bound, pack, portfolio, solvers
+from stowplan.packing import Problem, check, pack, portfolio, solvers
 from stowplan.packing.components import by_component
 from stowplan.packing.registry import Answer, PackingOptions
 
@@ -20,7 +20,7 @@ def test_hard_problems_are_solved_with_proof(letter):
     problem = data(f"minimalloc/{letter}.1048576.csv")
     placement = pack(problem, time_limit=30)
     check(problem, placement.offsets)
-    assert placement.status == "optimal"
+    assert (placement.status, placement.peak) == ("optimal", (1015 if letter == "C" else 1024) * 1024)
 
 
 @pytest.mark.parametrize("letter", "ABCDEFGHIJK")
@@ -36,12 +36,6 @@ def test_hard_problems_come_close_without_a_time_limit(letter):
 @pytest.mark.parametrize("name", ["mobilenet_v1", "mobilenet_v2", "deeplab_v3"])
 def test_published_models_reach_the_lower_bound(name):
     assert pack(data(name)).status == "optimal"
-
-
-def test_a_large_model_s_step_is_below_greedy_by_size():
-    problem = data("idealloc/pangu_2.6B.csv")
-    placement = pack(problem)
-    assert placement.peak / lower_bound(problem) < 1.0076
 
 
 def names(problem, **options):

@@ -74,18 +74,14 @@ def test_nothing_needs_nothing():
     assert lower_bound(Problem([0], [0], [1])) == 0
 
 
-def test_a_fixed_block_lifts_the_bound():
-    assert lower_bound(Problem([5, 3], [0, 10], [1, 11], fixed=[-1, 100])) == 103
-
-
-def test_blocks_that_touch_in_time_are_not_alive_at_once():
-    assert lower_bound(Problem([5, 3], [0, 4], [4, 8])) == 5
-
-
 def test_windows_count_only_what_they_occupy():
     # Both are whole only outside the other's lifetime.
     problem = Problem([8, 8], [0, 2], [4, 9], gaps=[[0, 2, 4, 2, 5]])
     assert lower_bound(problem) == 11
+
+
+def test_a_fixed_block_lifts_the_bound():
+    assert lower_bound(Problem([5, 3], [0, 10], [1, 11], fixed=[-1, 100])) == 103
 
 
 @pytest.mark.parametrize(

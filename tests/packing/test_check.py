@@ -73,25 +73,7 @@ def test_rules_that_a_block_breaks_alone(validate, options, offset, message):
 
 
 @BOTH
-def test_touching_is_not_overlapping(validate):
-    validate(Problem([4, 4, 4], [0, 0, 3], [3, 3, 6]), [0, 4, 0])
-
-
-@BOTH
 @pytest.mark.parametrize("offsets", [[0], [0, 0, 0], [0.0, 4.0], [[0, 4]]])
 def test_offsets_must_be_n_integers(validate, offsets):
     with pytest.raises(ProblemError, match="expected integers"):
         validate(Problem([4, 4], [0, 0], [3, 3]), offsets)
-
-
-@BOTH
-def test_no_blocks_no_conflict(validate):
-    validate(Problem([], [], []), [])
-
-
-@BOTH
-def test_a_block_may_use_the_gap_of_another(validate):
-    wrapped = Problem([8, 8], [0, 3], [10, 6], gaps=[[0, 3, 6]])
-    validate(wrapped, [0, 0])
-    with pytest.raises(ConflictError):
-        validate(Problem([8, 8], [0, 3], [10, 7], gaps=[[0, 3, 6]]), [0, 0])

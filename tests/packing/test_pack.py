@@ -6,7 +6,7 @@ from stowplan.errors import InfeasibleError, ProblemError, UnknownSolverError
 from stowplan.packing import Problem, check, lower_bound, pack, registry, solvers
 from stowplan.packing.registry import Answer, PackingOptions, register
 
-from .problems import HEURISTICS, data, problems, random_problem, training_step
+from .problems import HEURISTICS, data, problems, random_problem
 
 
 @settings(settings.get_profile("dear"))
@@ -103,21 +103,6 @@ def test_window_repair_keeps_to_a_time_limit_that_is_over_in_its_first_start():
 def test_names_are_taken_once(name):
     with pytest.raises(ValueError, match="exists"):
         register(name)(solvers["best_fit"])
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_steps_with_wrapped_blocks_reach_the_lower_bound(seed):
-    problem = training_step(seed)
-    placement = pack(problem)
-    check(problem, placement.offsets)
-    assert placement.optimal
-
-
-@pytest.mark.parametrize("letter", "ABCDEFGHIJK")
-def test_the_hard_problems_get_valid_placements(letter):
-    problem = data(f"minimalloc/{letter}.1048576.csv")
-    for name in HEURISTICS:
-        check(problem, pack(problem, name).offsets)
 
 
 def test_capacities_below_the_bound_are_refused_with_its_witness():

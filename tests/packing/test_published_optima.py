@@ -1,35 +1,19 @@
 """Sekiyama et al. 2018: the heuristic's result is the optimum for the inference of AlexNet and GoogLeNet."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from experiments.packing import inference
 from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
 from stowplan.packing.registry import PackingOptions
 
-PATH = Path(__file__).resolve().parents[2] / "experiments" / "packing" / "inference.py"
-
 OPTIMA = pytest.mark.parametrize(("network", "optimum"), [("alexnet", 10_169_344), ("googlenet", 12_202_496)])
-
-
-@pytest.fixture(scope="module")
-def inference():
-    import sys
-
-    spec = importlib.util.spec_from_file_location("inference", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["inference"] = module  # dataclasses look themselves up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["inference"]
 
 
 @OPTIMA
 @pytest.mark.parametrize("solver", ["best_fit", "auto"])
-def test_the_published_optimum_comes_out(inference, network, optimum, solver):
+def test_the_published_optimum_comes_out(network, optimum, solver):
     problem = inference.NETWORKS[network]()
     placement = pack(problem, solver)
     check(problem, placement.offsets)
@@ -39,7 +23,7 @@ def test_the_published_optimum_comes_out(inference, network, optimum, solver):
 
 @OPTIMA
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
-def test_the_program_finds_it_from_a_worse_start(inference, network, optimum):
+def test_the_program_finds_it_from_a_worse_start(network, optimum):
     pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
     from stowplan.packing.solvers.mip import mip
 
@@ -53,7 +37,7 @@ def test_the_program_finds_it_from_a_worse_start(inference, network, optimum):
     assert peak_of(problem, answer.offsets) == optimum
 
 
-def test_layers_have_the_sizes_of_the_papers(inference):
+def test_layers_have_the_sizes_of_the_papers():
     def rounded(*shape):
         return -(-4 * int(np.prod(shape)) // 512) * 512
 

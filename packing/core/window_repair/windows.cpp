@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "skyline_refill.hpp"
 
@@ -21,23 +20,18 @@ constexpr double kMostNoise = 0.1;
 }  // namespace
 
 Repair::Repair(const Problem& problem, const Control& control, const Stopwatch& watch, Bytes* offset)
-    : problem_(problem), watch_(watch), offset_(offset), random_(control.seed), by_start_(problem.n) {
-  const std::size_t n = problem.n;
-  std::iota(by_start_.begin(), by_start_.end(), 0);
-  std::sort(by_start_.begin(), by_start_.end(), [&](std::int32_t a, std::int32_t b) {
-    return problem.start[a] != problem.start[b] ? problem.start[a] < problem.start[b] : a < b;
-  });
-  ends_.assign(problem.end, problem.end + n);
+    : problem_(problem),
+      watch_(watch),
+      offset_(offset),
+      random_(control.seed),
+      alive_(problem.start, problem.end, problem.n),
+      ends_(problem.end, problem.end + problem.n) {
   std::sort(ends_.begin(), ends_.end());
-  while (leaves_ < n) leaves_ *= 2;
-  latest_.assign(2 * leaves_, std::numeric_limits<Tick>::min());
-  for (std::size_t k = 0; k < n; ++k) latest_[leaves_ + k] = problem.end[by_start_[k]];
-  for (std::size_t node = leaves_ - 1; node > 0; --node)
-    latest_[node] = std::max(latest_[2 * node], latest_[2 * node + 1]);
   std::vector<Tall> all;
-  all.reserve(n);
-  for (std::size_t i = 0; i < n; ++i) {
+  all.reserve(problem.n);
+  for (std::size_t i = 0; i < problem.n; ++i) {
     const auto row = static_cast<std::int32_t>(i);
+    alive_.add(i, row);
     all.emplace_back(top(row), row);
   }
   tops_ = std::priority_queue<Tall>(std::less<Tall>(), std::move(all));
@@ -60,50 +54,29 @@ Repair::Tall Repair::tallest() {
   return tops_.top();
 }
 
-// The first place in by_start_ of a block that starts at this tick or later.
-std::size_t Repair::first_from(Tick tick) const {
-  const auto it = std::lower_bound(by_start_.begin(), by_start_.end(), tick,
-                                   [&](std::int32_t row, Tick t) { return problem_.start[row] < t; });
-  return static_cast<std::size_t>(it - by_start_.begin());
-}
-
-// The blocks in by_start_[0 .. before) that end after this tick.
-void Repair::crossing(std::size_t node, std::size_t lo, std::size_t hi, std::size_t before, Tick tick,
-                      std::vector<std::int32_t>& rows) const {
-  if (lo >= before || latest_[node] <= tick) return;
-  if (node >= leaves_) {
-    rows.push_back(by_start_[lo]);
-    return;
-  }
-  crossing(2 * node, lo, (lo + hi) / 2, before, tick, rows);
-  crossing(2 * node + 1, (lo + hi) / 2, hi, before, tick, rows);
-}
-
 // A window around the block that holds about breadth x alive starts, or the whole block where that is longer.
 std::pair<Tick, Tick> Repair::window(std::int32_t row, std::int64_t breadth) const {
   const Tick start = problem_.start[row], end = problem_.end[row];
-  const auto at = static_cast<std::int64_t>(first_from(start));
+  const auto& starts = alive_.starts();
+  const std::int64_t at = std::lower_bound(starts.begin(), starts.end(), start) - starts.begin();
   const auto dead = std::upper_bound(ends_.begin(), ends_.end(), start) - ends_.begin();
   const std::int64_t reach = std::max<std::int64_t>(at - dead, kLeastAlive) * breadth / 2;
   const auto n = static_cast<std::int64_t>(problem_.n);
-  const Tick from = problem_.start[by_start_[std::max<std::int64_t>(0, at - reach)]];
-  const Tick to = at + reach < n ? problem_.start[by_start_[at + reach]] : ends_.back();
+  const Tick from = starts[std::max<std::int64_t>(0, at - reach)];
+  const Tick to = at + reach < n ? starts[at + reach] : ends_.back();
   return {std::min(start, from), std::max(end, to)};
 }
 
 bool Repair::retry(Tick start, Tick end, bool fresh, std::int64_t& effort) {
-  std::vector<std::int32_t> rows, free;
+  std::vector<std::int32_t> free;
   std::vector<Obstacle> obstacles;
-  const std::size_t first = first_from(start);
-  crossing(1, 0, leaves_, first, start, rows);
-  for (std::size_t k = first; k < problem_.n && problem_.start[by_start_[k]] < end; ++k) rows.push_back(by_start_[k]);
-  for (const std::int32_t row : rows) {
+  alive_.alive_in(start, end, [&](std::int32_t row) {
     if (problem_.start[row] >= start && problem_.end[row] <= end && is_plain(problem_, row)) {
       free.push_back(row);
     } else {
       add_obstacles(problem_, row, offset_[row], start, end, obstacles);
     }
-  }
+  });
   const Instance in = make_instance(problem_, free, obstacles);
   effort -= in.count() + static_cast<std::int64_t>(obstacles.size()) + 1;
   if (free.empty()) return false;

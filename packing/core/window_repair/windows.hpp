@@ -1,8 +1,7 @@
 // Lowers a placement window by window: see window_repair.hpp.
 //
 // Finds its windows with three structures over the blocks, O(n) in all: the tops in a heap (with leftovers, skipped
-// when met), the blocks by start with a tree of their latest ends (all blocks that cross a moment, in time proportional
-// to their number), and the ends, sorted (how many are alive).
+// when met), the lifetimes by start, and the ends, sorted (how many are alive).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "../control.hpp"
+#include "../lifetimes.hpp"
 #include "../problem.hpp"
 #include "../random.hpp"
 #include "priority_weights.hpp"
@@ -32,9 +32,6 @@ class Repair {
 
   Bytes top(std::int32_t row) const { return offset_[row] + problem_.size[row]; }
   Tall tallest();
-  std::size_t first_from(Tick tick) const;
-  void crossing(std::size_t node, std::size_t lo, std::size_t hi, std::size_t before, Tick tick,
-                std::vector<std::int32_t>& rows) const;
   std::pair<Tick, Tick> window(std::int32_t row, std::int64_t breadth) const;
   bool retry(Tick start, Tick end, bool fresh, std::int64_t& effort);
 
@@ -43,10 +40,8 @@ class Repair {
   Bytes* offset_;
   Random random_;
   std::priority_queue<Tall> tops_;
-  std::vector<std::int32_t> by_start_;
+  Lifetimes<std::int32_t> alive_;  // with their rows
   std::vector<Tick> ends_;
-  std::vector<Tick> latest_;  // a tree over by_start_
-  std::size_t leaves_ = 1;
 };
 
 }  // namespace stowplan::packing

@@ -79,16 +79,6 @@ def test_minimalloc_with_the_capacity(name):
     assert found.status == ("feasible" if name in "CDJ" else "optimal")
 
 
-@pytest.mark.parametrize("name", "ABCEFGHIK")
-def test_minimalloc_without_a_capacity(name):
-    found = pack(data(f"minimalloc/{name}.1048576.csv"), "exact", time_limit=60)
-    assert (found.status, found.peak, found.solver) == (
-        "optimal",
-        (1015 if name == "C" else 1024) * KIB,
-        "exact",
-    )
-
-
 @pytest.mark.parametrize(("name", "known"), [("D", 1030144), ("J", 1035264)])
 def test_minimalloc_open_problems(name, known):
     assert pack(data(f"minimalloc/{name}.1048576.csv"), "exact", capacity=known).peak <= known

@@ -1,19 +1,17 @@
-import itertools
 import sys
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
-from stowplan.errors import ConflictError, MissingDependencyError
+from stowplan.errors import MissingDependencyError
 from stowplan.packing import Problem, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
 from stowplan.packing.registry import PackingOptions
 from stowplan.packing.solvers import mip as module
 from stowplan.packing.solvers.mip import mip
 
-from ..problems import data, inclusive, placements_below, problems
-from ..reference.greedy import rectangles
+from ..problems import data, inclusive, problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 pulp = pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
@@ -49,38 +47,11 @@ def solved(problem):
     return peak
 
 
-def stacking_optimum(problem):
-    """The least peak over all orders of stacking; exact for plain problems."""
-    pieces = rectangles(problem)
-    overlap = [
-        [a[0][0] < b[0][1] and b[0][0] < a[0][1] if a and b else False for b in pieces] for a in pieces
-    ]
-    best = int(problem.size.sum())
-    for order in itertools.permutations(range(len(problem))):
-        tops: dict[int, int] = {}
-        for i in order:
-            below = max((tops[j] for j in tops if overlap[i][j]), default=0)
-            tops[i] = below + int(problem.size[i])
-        best = min(best, max(tops.values(), default=0))
-    return best
-
-
 @settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(problem=problems(most=6, plain=True))
-def test_is_optimal_for_plain_problems(backend, problem):
-    assert solved(problem) == stacking_optimum(problem)
-
-
-@settings(settings.get_profile("dear"), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(problem=problems(most=3))
-def test_is_optimal_with_gaps_alignment_and_fixed(backend, problem):
-    start = stacked(problem)
-    assume(peak_of(problem, start) <= 40)
-    peak = solved(problem)
-    # Nothing lower exists: try every offset below.
-    for offsets in placements_below(problem, peak, 4000):
-        with pytest.raises(ConflictError):
-            check(problem, offsets)
+@example(problem=Problem([8, 8], [2, 0], [9, 4], gaps=[[1, 2, 4, 5, 8]]))  # a window above its offset
+@given(problem=problems(most=5))
+def test_is_as_low_as_the_exact_search(backend, problem):
+    assert solved(problem) == pack(problem, "exact").peak
 
 
 def test_published_small_cases(backend):

@@ -58,7 +58,3 @@ def test_another_kind_of_problem_gets_one_run(monkeypatch):
     problem = random_problem(0)
     assert pack(problem, "peak_outward").gap > peak_outward.NEAR
     assert len(runs) == 1
-
-
-def test_no_blocks():
-    assert pack(Problem([], [], []), "peak_outward").peak == 0

@@ -1,7 +1,7 @@
-// Which of the pieces placed so far are alive at some time in [start, end), and where?
+// Which of the intervals present so far meet [start, end), and what is known of them? Of pieces, where they lie.
 //
-// The pieces of a problem are known from the beginning and sorted by start; a segment tree over that order holds the
-// greatest end among those placed. A query cuts the order where starts reach `end` and descends only where some end
+// All intervals are known from the beginning and sorted by start; a segment tree over that order holds the greatest end
+// among those present. A query cuts the order where starts reach `end` and descends only where some end
 // exceeds `start`: O(log k + hits) for hits that lie together, O(hits log k) at worst. O(k) memory; there is no
 // conflict graph.
 #pragma once
@@ -17,9 +17,10 @@
 
 namespace stowplan::packing {
 
-class PlacedPieces {
+template <typename Known>
+class Lifetimes {
  public:
-  PlacedPieces(const Tick* start, const Tick* end, std::size_t count) : end_(end), starts_(count), slot_of_(count) {
+  Lifetimes(const Tick* start, const Tick* end, std::size_t count) : end_(end), starts_(count), slot_of_(count) {
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -30,19 +31,22 @@ class PlacedPieces {
     }
     while (leaves_ * kBucket < count) leaves_ *= 2;
     greatest_.assign(2 * leaves_, kNever);
-    slots_.assign(count, Slot{kNever, 0, 0});
+    slots_.assign(count, Slot{kNever, Known{}});
   }
 
-  // Piece i occupies the bytes [low, high) from now on.
-  void place(std::size_t i, Bytes low, Bytes high) {
+  // Interval i is present from now on.
+  void add(std::size_t i, Known known) {
     const std::size_t k = slot_of_[i];
-    slots_[k] = {end_[i], low, high};
+    slots_[k] = {end_[i], known};
     for (std::size_t node = leaves_ + k / kBucket; node >= 1 && greatest_[node] < end_[i]; node /= 2) {
       greatest_[node] = end_[i];
     }
   }
 
-  // Calls visit(low, high) for every placed piece that is alive in [start, end), by rising start.
+  // The starts of all, rising.
+  const std::vector<Tick>& starts() const { return starts_; }
+
+  // Calls visit(known) for every one present that meets [start, end), by rising start.
   template <typename Visit>
   void alive_in(Tick start, Tick end, Visit&& visit) const {
     const auto cut = std::lower_bound(starts_.begin(), starts_.end(), end);
@@ -54,9 +58,8 @@ class PlacedPieces {
   static constexpr Tick kNever = std::numeric_limits<Tick>::min();
 
   struct Slot {
-    Tick end;  // kNever while not placed
-    Bytes low;
-    Bytes high;
+    Tick end;  // kNever while it is absent
+    Known known;
   };
 
   template <typename Visit>
@@ -66,7 +69,7 @@ class PlacedPieces {
     if (width == 1) {
       const std::size_t stop = std::min(cut, (first + 1) * kBucket);
       for (std::size_t k = first * kBucket; k < stop; ++k) {
-        if (slots_[k].end > start) visit(slots_[k].low, slots_[k].high);
+        if (slots_[k].end > start) visit(slots_[k].known);
       }
       return;
     }
@@ -76,7 +79,7 @@ class PlacedPieces {
 
   const Tick* end_;
   std::vector<Tick> starts_;          // by slot, rising
-  std::vector<std::size_t> slot_of_;  // piece -> slot
+  std::vector<std::size_t> slot_of_;  // interval -> slot
   std::vector<Slot> slots_;
   std::size_t leaves_ = 1;
   std::vector<Tick> greatest_;  // the tree, root at 1
