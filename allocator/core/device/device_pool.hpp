@@ -54,9 +54,10 @@ class DevicePool {
 
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
+  const Device& owner() const { return device_; }
   // Once, before the first arena: they come from the device's virtual memory, if it has any.
   void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
-  bool has_virtual_memory() const { return virtual_memory_.reserve != nullptr; }
+  bool has_virtual_memory() const { return virtual_memory_.reach != 0; }
   // Drops all that it keeps of the owner's; nothing but the destructor comes after it. Returns mappings that streams
   // may still use.
   std::vector<std::shared_ptr<VirtualArena>> close();
