@@ -113,7 +113,6 @@ cdef class CudaPools:
 
     @property
     def has_served(self):
-        """Whether any request has come."""
         return self.pools.has_served()
 
     def follow_stream(self, current_stream):
@@ -130,12 +129,10 @@ cdef class CudaPools:
 
     def take_back(self):
         """Take back an installation that nothing has been asked of yet."""
-        if installed_pools() == self.pools:
-            install_pools(NULL)
+        install_pools(NULL)
 
     @property
     def installed(self):
-        """Whether it does."""
         return installed_pools() == self.pools
 
     def record_stream(self, uintptr_t address, int64_t stream):

@@ -57,7 +57,7 @@ cdef cbool _may_free(void* owner) noexcept with gil:
 
 @cython.no_gc_clear  # blocks that die in a cycle are given back to it
 cdef class Segments:
-    """What a pool takes of a device beside its arenas, and the account of all that it holds.
+    """What a pool takes of a device beside its arenas, and the account of all that it holds: core/device/segments.hpp.
 
     Parameters
     ----------
@@ -106,15 +106,12 @@ cdef class Segments:
         return segment
 
     def keep_limit(self, int64_t asked):
-        """Whether so many bytes more keep to the limit, when what is free has gone back."""
         return self.core.keep_limit(asked)
 
     def trim(self):
-        """Give all free segments back to the device."""
         self.core.trim()
 
     def make_room(self):
-        """Give back what is held beyond what has been live at a time."""
         self.core.make_room()
 
     def room(self, cbool within_limit, int64_t live_peak):
@@ -126,11 +123,9 @@ cdef class Segments:
         return self.core.room(within_limit, live_peak)
 
     def note_arenas(self, int64_t size):
-        """Make room for arenas of `size` bytes in all."""
         self.core.note_arenas(size)
 
     def note_beside(self, int64_t held, int64_t used):
-        """Note what another allocator serves beside: the bytes that it holds, and those in use."""
         self.core.note_beside(held, used)
 
     def begin_step(self):
@@ -138,11 +133,9 @@ cdef class Segments:
         self.core.begin_step()
 
     def reset_peak(self):
-        """Take what is held now for the most so far."""
         self.core.reset_peak()
 
     def set_page(self, int64_t page):
-        """Count in pages of so many bytes; before anything is taken."""
         self.core.set_page(page)
 
     def reserved(self):
@@ -151,12 +144,10 @@ cdef class Segments:
 
     @property
     def unused(self):
-        """Bytes of live segments that no block has."""
         return self.core.unused()
 
     @property
     def free_segments(self):
-        """How many segments are free."""
         return self.core.free_segments()
 
     @property
@@ -166,7 +157,6 @@ cdef class Segments:
 
     @property
     def patience(self):
-        """See `is_worn`."""
         return self.core.patience
 
     @patience.setter
@@ -205,12 +195,10 @@ cdef class Segment:
 
     @property
     def address(self):
-        """Of the block."""
         return self.place.address
 
     @property
     def size(self):
-        """Bytes of the block, in whole units."""
         return self.place.size
 
 
