@@ -256,9 +256,6 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
 
 cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass VirtualMemory:
-        int64_t reach
-        vector[int] devices
-        cbool find(const char*, const char*)
         int64_t page()
 
     cdef cppclass VirtualArena:

@@ -9,22 +9,20 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass CudaMemory:
         int64_t limit()
+        void set_fraction(double)
+        cbool is_capturing()
         CSegments& segments()
 
     cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
         LockedLanes* lanes()
+        CDevicePool& pool()
         CudaMemory& memory()
         CudaGraphs& graphs()
-        void set_fraction(double) except +
         void record_stream(void*, int64_t) except +
         cbool reserve(uint16_t, int64_t) except +
-        size_t drop_dead_arenas() except +
         size_t give_back() except +
         void settle() except +
         bint make_idle()
-        void begin_step()
-        cbool has_virtual_memory()
-        cbool is_capturing()
 
     cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
         CCudaPools(const CudaApi&, Scope, int64_t) except +
@@ -115,7 +113,6 @@ cdef class CudaPools:
 
     @property
     def has_served(self):
-        """Whether any request has come."""
         return self.pools.has_served()
 
     def follow_stream(self, current_stream):
@@ -132,12 +129,10 @@ cdef class CudaPools:
 
     def take_back(self):
         """Take back an installation that nothing has been asked of yet."""
-        if installed_pools() == self.pools:
-            install_pools(NULL)
+        install_pools(NULL)
 
     @property
     def installed(self):
-        """Whether it does."""
         return installed_pools() == self.pools
 
     def record_stream(self, uintptr_t address, int64_t stream):
@@ -151,7 +146,7 @@ cdef class CudaPools:
 
 @cython.final
 @cython.no_gc_clear  # its pools must still be there when it dies in a cycle
-cdef class CudaPool(Backend):
+cdef class CudaPool(DeviceBackend):
     """The pool of one device.
 
     Parameters
@@ -168,86 +163,34 @@ cdef class CudaPool(Backend):
     def __init__(self, CudaPools pools, int device):
         self.pools = pools
         self.pool = &pools.pools.on(device)
-        self.lanes = self.pool.lanes()
+        self.lanes, self.arenas = self.pool.lanes(), &self.pool.pool()
+        self.memory = segments_of(&self.pool.memory().segments(), pools)
 
     @property
     def limit(self):
         """The most bytes that arenas and blocks may take together; 0: as many as there are."""
         return self.pool.memory().limit()
 
-    @property
-    def patience(self):
-        """Segments that are taken of the driver before its stream-ordered allocator serves what is not planned."""
-        return self.pool.memory().segments().patience
-
-    @patience.setter
-    def patience(self, uint64_t patience):
-        self.pool.memory().segments().patience = patience
-
     def set_fraction(self, double fraction):
         """Limit them to a share of the device's memory."""
-        with nogil:
-            self.pool.set_fraction(fraction)
+        self.pool.memory().set_fraction(fraction)
 
     @property
     def graph_bytes(self):
         """Bytes that CUDA graphs have for themselves; not among the counts."""
         return self.pool.graphs().reserved_bytes()
 
-    @property
-    def grows_in_place(self):
-        """See `Backend`."""
-        return self.pool.has_virtual_memory()
-
-    @property
-    def bottom_last(self):
-        """See `Backend`."""
-        return self.pool.has_virtual_memory()
-
-    def counters(self):
-        """See `Backend`; bytes reserved as the account has them: in whole pages, with what is kept free."""
-        cdef CSegments* segments = &self.pool.memory().segments()
-        return with_reserved(Backend.counters(self), segments.held(), segments.peak())
-
-    def reset_peaks(self):
-        """See `Backend`."""
-        Backend.reset_peaks(self)
-        self.pool.memory().segments().reset_peak()
-
     cdef bint make_idle(self) except -1:
         with nogil:
             return self.pool.make_idle()
 
     cdef bint may_wait(self) except -1:
-        return not self.pool.is_capturing()
+        return not self.pool.memory().is_capturing()
 
     def settle(self):
-        """See `Backend`."""
         _destroy_idle()
         with nogil:
             self.pool.settle()
-
-    def enter(self):
-        """See `Backend`."""
-        self.settle()
-        with nogil:
-            self.pool.begin_step()
-            self.pool.memory().segments().make_room()
-        return Backend.enter(self)
-
-    def end(self, uint16_t step_slot, uint64_t step):
-        """See `Backend`."""
-        outcomes = Backend.end(self, step_slot, step)
-        with nogil:
-            self.pool.drop_dead_arenas()
-        return outcomes
-
-    def take_outcomes(self):
-        """See `Backend`."""
-        with nogil:
-            self.pool.begin_step()
-            self.pool.drop_dead_arenas()
-        return Backend.take_outcomes(self)
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where CUDA has no memory for it."""

@@ -2,7 +2,7 @@
 
 @cython.final
 @cython.no_gc_clear  # what the core keeps is dropped by it
-cdef class DevicePool(Backend):
+cdef class DevicePool(DeviceBackend):
     """The replay core of one device as a CuPy allocator.
 
     Parameters
@@ -10,7 +10,7 @@ cdef class DevicePool(Backend):
     device
         Device number.
     memory
-        What serves unplanned requests, a `DeviceMemory` (backends/device_memory.py).
+        What serves unplanned requests: a `SegmentPool` or an `UpstreamMemory`.
     sampling
         ``f(size) -> MemoryPointer``: what serves those of steps without a plan.
     memory_pointer, unowned_memory
@@ -27,10 +27,9 @@ cdef class DevicePool(Backend):
 
     cdef CDevicePool core
     cdef readonly int device
-    cdef readonly object memory
     cdef object device_number, sampling, memory_pointer, unowned_memory
     cdef object hooks_of_thread, hooked, told, streams, current_stream
-    cdef public object failed  # f(error): a request of upstream's has failed; or None
+    cdef public object failed  # f(error): upstream had no memory for a request; or None
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
@@ -79,7 +78,7 @@ cdef class DevicePool(Backend):
         owner.drop = _drop
         owner.forget_error = _forget_error
         self.core.connect(owner)
-        self.lanes = self.core.lanes()
+        self.lanes, self.arenas = self.core.lanes(), &self.core
 
     def __dealloc__(self):
         cdef Mappings mappings = Mappings.__new__(Mappings)
@@ -146,7 +145,7 @@ cdef class DevicePool(Backend):
         cdef Answer answer = self.core.ask_upstream(lease.block, size, <Reason>reason, <void*>lease)
         if answer.error != 0:
             error = self.kept.pop(answer.error)
-            if self.failed is not None:
+            if answer.out_of_memory and self.failed is not None:
                 self.failed(error)
             raise error
         return answer.address
@@ -167,75 +166,25 @@ cdef class DevicePool(Backend):
             self.streams.synchronize()
         return True
 
-    def use_virtual_memory(self):
-        """Take arenas from the device's virtual memory. Return the bytes in which it is mapped; 0: there is none."""
-        cdef CudaApi api
-        cdef VirtualMemory memory
-        if not find_driver(api).empty():
-            return 0
-        memory = api.virtual_memory_of(self.device)
+    def use_virtual_memory(self, Segments segments):
+        """Take arenas from the device's virtual memory, if it has any. The segments come in the same pages, then."""
+        cdef VirtualMemory memory = virtual_memory_of(segments.api, self.device)
         if memory.page() > 0:
             self.core.use_virtual_memory(memory)
-        return memory.page()
-
-    @property
-    def grows_in_place(self):
-        """See `Backend`."""
-        return self.core.has_virtual_memory()
-
-    @property
-    def bottom_last(self):
-        """See `Backend`."""
-        return self.core.has_virtual_memory()
-
-    def counters(self):
-        """See `Backend`; bytes reserved as upstream counts them, where it does."""
-        counters = Backend.counters(self)
-        reserved = self.memory.reserved()
-        return counters if reserved is None else with_reserved(counters, reserved[0], reserved[1])
-
-    def reset_peaks(self):
-        """See `Backend`."""
-        Backend.reset_peaks(self)
-        self.memory.reset_peak()
+            segments.set_page(memory.page())
 
     def reserve(self, uint16_t lane, int64_t size):
         """Make a lane's arena at least this large; False where there is no memory for it."""
         return self.core.reserve(lane, size)
-
-    def drop_dead_arenas(self):
-        """Give back retired arenas in which nothing lives; return how many."""
-        return self.core.drop_dead_arenas()
 
     def give_back(self):
         """Give back what is held, and every arena in which nothing lives; return how many."""
         give_what_waits()
         return self.core.give_back()
 
-    # ------------------------------------------------------------------------------------------------------- steps
-
-    def enter(self):
-        """See `Backend`."""
-        self.settle()
-        self.memory.begin_step()
-        self.memory.make_room()
-        return Backend.enter(self)
-
     cdef bint may_wait(self) except -1:
         """Whether streams may be made to wait: one that is being captured not for work from before."""
         return self.streams is None or not self.streams.capturing()
-
-    def end(self, uint16_t step_slot, uint64_t step):
-        """See `Backend`."""
-        outcomes = Backend.end(self, step_slot, step)
-        self.drop_dead_arenas()
-        return outcomes
-
-    def take_outcomes(self):
-        """Return [(lane, (log, complete, clean, tag))] of steps found that have ended."""
-        self.memory.begin_step()
-        self.drop_dead_arenas()
-        return Backend.take_outcomes(self)
 
     # ----------------------------------------------------------------------------------------------------- streams
 

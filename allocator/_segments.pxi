@@ -2,8 +2,12 @@
 
 cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaApi:
-        VirtualMemory virtual_memory_of(int) except +
+        pass
     string find_driver(CudaApi&)
+
+
+cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
+    VirtualMemory virtual_memory_of "stowplan::allocator::VirtualMemory::of"(const CudaApi&, int) except +
 
 
 cdef extern from "segments.hpp" namespace "stowplan::allocator" nogil:
@@ -43,13 +47,6 @@ def stream_of_thread():
     return _stream_of_thread()
 
 
-cdef with_reserved(dict counters, int64_t held, int64_t peak):
-    """Counters with the bytes that are held of a device, and what no arena and no block has of them."""
-    counters["reserved_bytes"], counters["peak_reserved_bytes"] = held, peak
-    counters["kept_bytes"] = max(0, held - counters["arena_bytes"] - counters["upstream_bytes"])
-    return counters
-
-
 cdef cbool _may_free(void* owner) noexcept with gil:
     streams = (<Segments>owner).streams
     try:
@@ -58,10 +55,9 @@ cdef cbool _may_free(void* owner) noexcept with gil:
         return False
 
 
-@cython.final
 @cython.no_gc_clear  # blocks that die in a cycle are given back to it
 cdef class Segments:
-    """What a pool takes of a device beside its arenas, and the account of all that it holds.
+    """What a pool takes of a device beside its arenas, and the account of all that it holds: core/device/segments.hpp.
 
     Parameters
     ----------
@@ -80,10 +76,13 @@ cdef class Segments:
 
     cdef CSegments* core
     cdef CudaApi api
-    cdef readonly object streams
+    cdef object streams
+    cdef object owner  # of the core; None: this
 
     def __cinit__(self, int device, streams=None, uintptr_t table=0):
         cdef string missing
+        if device < 0:  # see segments_of()
+            return
         if table != 0:
             self.api = (<CudaApi*>table)[0]
         else:
@@ -94,7 +93,7 @@ cdef class Segments:
         self.core = new CSegments(self.api, device, _may_free, <void*>self)
 
     def __dealloc__(self):
-        if self.core != NULL and not stow_is_finalizing():
+        if self.owner is None and self.core != NULL and not stow_is_finalizing():
             del self.core
 
     def take(self, int64_t size, int64_t stream):
@@ -107,59 +106,48 @@ cdef class Segments:
         return segment
 
     def keep_limit(self, int64_t asked):
-        """Whether so many bytes more keep to the limit, when what is free has gone back."""
         return self.core.keep_limit(asked)
 
     def trim(self):
-        """Give all free segments back to the device."""
         self.core.trim()
 
     def make_room(self):
-        """Give back what is held beyond what has been live at a time."""
         self.core.make_room()
 
     def room(self, cbool within_limit, int64_t live_peak):
-        """Return the bytes that all arenas may take now; see `DeviceMemory.room`."""
+        """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
+
+        `within_limit`: so many as the limit allows. `live_peak`: the most bytes that the program has had live at a
+        time, wherever they lie.
+        """
         return self.core.room(within_limit, live_peak)
 
     def note_arenas(self, int64_t size):
-        """Make room for arenas of `size` bytes in all."""
         self.core.note_arenas(size)
 
     def note_beside(self, int64_t held, int64_t used):
-        """Note what another allocator serves beside: the bytes that it holds, and those in use."""
         self.core.note_beside(held, used)
 
     def begin_step(self):
-        """Note that a step begins."""
+        """Note that a step begins; on any thread, also one that must not ask the device."""
         self.core.begin_step()
 
     def reset_peak(self):
-        """Take what is held now for the most so far."""
         self.core.reset_peak()
 
     def set_page(self, int64_t page):
-        """Count in pages of so many bytes; before anything is taken."""
         self.core.set_page(page)
 
-    @property
-    def held(self):
-        """Bytes held of the device, arenas included."""
-        return self.core.held()
-
-    @property
-    def peak(self):
-        """The most bytes held so far."""
-        return self.core.peak()
+    def reserved(self):
+        """Return the bytes held of the device, arenas included, and the most so far."""
+        return self.core.held(), self.core.peak()
 
     @property
     def unused(self):
-        """Bytes of live segments that no block has."""
         return self.core.unused()
 
     @property
     def free_segments(self):
-        """How many segments are free."""
         return self.core.free_segments()
 
     @property
@@ -169,7 +157,6 @@ cdef class Segments:
 
     @property
     def patience(self):
-        """See `is_worn`."""
         return self.core.patience
 
     @patience.setter
@@ -184,6 +171,13 @@ cdef class Segments:
     @limit.setter
     def limit(self, int64_t limit):
         self.core.set_limit(limit)
+
+
+cdef Segments segments_of(CSegments* core, owner):
+    """The segments of a pool that is compiled as a whole."""
+    cdef Segments segments = Segments.__new__(Segments, -1)
+    segments.core, segments.owner = core, owner
+    return segments
 
 
 @cython.final
@@ -201,10 +195,52 @@ cdef class Segment:
 
     @property
     def address(self):
-        """Of the block."""
         return self.place.address
 
     @property
     def size(self):
-        """Bytes of the block, in whole units."""
         return self.place.size
+
+
+cdef class DeviceBackend(Backend):
+    """What the pools of a device have in common: steps, and the account of what they hold (`memory`)."""
+
+    cdef CDevicePool* arenas
+    cdef readonly object memory
+
+    @property
+    def grows_in_place(self):
+        return self.arenas.has_virtual_memory()
+
+    @property
+    def bottom_last(self):
+        return self.arenas.has_virtual_memory()
+
+    def counters(self):
+        """As `Backend`; bytes reserved as the memory counts them, where it does, with what it keeps free."""
+        counters = Backend.counters(self)
+        if (reserved := self.memory.reserved()) is not None:
+            held, counters["peak_reserved_bytes"] = reserved
+            counters["reserved_bytes"] = held
+            counters["kept_bytes"] = max(0, held - counters["arena_bytes"] - counters["upstream_bytes"])
+        return counters
+
+    def reset_peaks(self):
+        Backend.reset_peaks(self)
+        self.memory.reset_peak()
+
+    def enter(self):
+        self.settle()
+        self.memory.begin_step()
+        self.memory.make_room()
+        return Backend.enter(self)
+
+    def end(self, uint16_t step_slot, uint64_t step):
+        outcomes = Backend.end(self, step_slot, step)
+        self.arenas.drop_dead_arenas()
+        return outcomes
+
+    def take_outcomes(self):
+        self.memory.begin_step()
+        self.arenas.drop_dead_arenas()
+        return Backend.take_outcomes(self)

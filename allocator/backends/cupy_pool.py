@@ -12,7 +12,7 @@ from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..options import documented
 from ..pool import Pool
-from .device_memory import OUT_OF_MEMORY, DeviceMemory, SegmentPool
+from .device_memory import OUT_OF_MEMORY, UNIT, SegmentPool
 from .device_streams import PER_THREAD, DeviceStreams, on_device, streams_of
 from .upstream_memory import UpstreamMemory
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..options import Options
-
-DEVICE_ALIGNMENT = 512
-"""Bytes; what CuPy's own pool rounds to, and what CUDA aligns to."""
 
 FORKED = (
     "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
@@ -69,7 +66,7 @@ class CupyPool(Pool):
                 train(batch)
     """
 
-    alignment = DEVICE_ALIGNMENT
+    alignment = UNIT
 
     malloc: Callable[[int], Any]
     """``malloc(size) -> cupy.cuda.MemoryPointer``: the allocator. Compiled."""
@@ -142,7 +139,7 @@ class CupyPool(Pool):
     def _open(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
-        memory: DeviceMemory
+        memory: SegmentPool | UpstreamMemory
         streams = self._streams(device)
         allocate = self._allocate
         if allocate is not None:
@@ -164,8 +161,8 @@ class CupyPool(Pool):
             _tell_freed,
         )
         pool.failed = _diagnosis(self, device)
-        if memory.grows_arenas and (page := pool.use_virtual_memory()) > 0:
-            memory.set_page(page)
+        if isinstance(memory, SegmentPool):
+            pool.use_virtual_memory(memory)
         if self._options.limit is not None:
             self._set_limit(memory if self._upstream is None else self._upstream, device)
         return pool
@@ -200,8 +197,8 @@ class CupyPool(Pool):
 
         When its memory is free, it is not reused before that stream has finished the work queued by then:
         the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
-        of the array's own stream alone, as ``cupy.cuda.MemoryPool`` does; a program must then itself see to it that the
-        other one is done before it drops the array. As PyTorch's ``Tensor.record_stream``.
+        of the array's own stream alone, as ``cupy.cuda.MemoryPool`` does. The program must then wait for the other
+        stream before it drops the array. PyTorch's ``Tensor.record_stream`` does the same.
 
         Parameters
         ----------
@@ -241,8 +238,7 @@ class CupyPool(Pool):
 
     def n_free_blocks(self) -> int:
         """Return the number of free blocks that upstream holds."""
-        upstream = self._source()
-        return int(upstream.n_free_blocks()) if hasattr(upstream, "n_free_blocks") else 0
+        return int(getattr(self._source(), "n_free_blocks", int)())
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Give back the blocks that upstream holds free, and arenas in which nothing lives.
@@ -273,18 +269,18 @@ class CupyPool(Pool):
 
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
-        upstream = self._source()
-        return int(upstream.get_limit()) if hasattr(upstream, "get_limit") else 0
+        return int(getattr(self._source(), "get_limit", int)())
 
 
 def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
-    """Return what has an upstream error tell what its request found. Weak: the pool has the core that calls it."""
+    """Return what has upstream's error of no memory tell what its request found.
+
+    The reference is weak, because the pool has the core that calls this.
+    """
     weak = weakref.ref(pool)
 
     def failed(error: BaseException) -> None:
-        alive = weak()
-        out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
-        if alive is not None and out_of_memory:
+        if (alive := weak()) is not None:
             alive._on(device).diagnose(error)
 
     return failed
@@ -351,7 +347,7 @@ def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
     memory, lease = pool.malloc_watched(size)
     if lease.memory is not None and isinstance(lease.memory.mem, PooledMemory):
         return memory
-    rounded = -(-size // DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT
+    rounded = -(-size // UNIT) * UNIT
     block = {
         "device_id": pool.device,
         "mem_size": rounded,

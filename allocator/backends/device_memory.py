@@ -1,7 +1,4 @@
-"""What a CuPy pool takes from a device besides its arenas: segments of its own (or an upstream's: upstream_memory.py).
-
-Both say what they hold, so that arenas and what is not planned have one account (core/device/segments.hpp).
-"""
+"""What a CuPy pool takes from a device besides its arenas: segments of its own, core/device/segments.hpp."""
 
 from __future__ import annotations
 
@@ -21,50 +18,8 @@ OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
 
 
-class DeviceMemory:
-    """What a pool asks of one device's memory; arenas come from there as well, unless it `grows_arenas`."""
-
-    grows_arenas = False
-    """Whether arenas may come from the device's virtual memory, beside this."""
-
-    def set_page(self, page: int) -> None:
-        """Count memory in pages of so many bytes, as the device does; before anything is taken."""
-
-    def malloc(self, size: int) -> Any:
-        """Return a `cupy.cuda.MemoryPointer` to `size` bytes. Errors are CuPy's."""
-        raise NotImplementedError
-
-    def trim(self) -> None:
-        """Give what is free back to the device."""
-        raise NotImplementedError
-
-    def room(self, within_limit: bool, live_peak: int) -> int:
-        """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
-
-        `within_limit`: so many as the limit allows. `live_peak`: the most bytes that the program has had live at a
-        time, wherever they lie.
-        """
-        return 0
-
-    def note_arenas(self, size: int) -> None:
-        """Make room for arenas of `size` bytes in all."""
-
-    def begin_step(self) -> None:
-        """Note that a step begins; on any thread, also one that must not ask the device."""
-
-    def make_room(self) -> None:
-        """Give back to the device what is held beyond what has been live at a time."""
-
-    def reserved(self) -> tuple[int, int] | None:
-        """Return the bytes held of the device, arenas included, and the most so far; None where that is not known."""
-        raise NotImplementedError
-
-    def reset_peak(self) -> None:
-        """Take what is held now for the most so far."""
-
-
-class SegmentPool(DeviceMemory):
-    """A CuPy allocator that holds no more of a device than has been live at a time: core/device/segments.hpp.
+class SegmentPool(Segments):
+    """A CuPy allocator that holds no more of a device than has been live at a time.
 
     A program that goes on asking for other sizes is served by CuPy's own pool in the end, which splits what it has.
 
@@ -76,14 +31,11 @@ class SegmentPool(DeviceMemory):
         Its streams; None: no capture is looked for.
     """
 
-    grows_arenas = True
-
     def __init__(self, device: int, streams: DeviceStreams | None = None) -> None:
         import cupy
 
         self._cuda = cupy.cuda
         self._device = device
-        self.segments = Segments(device, streams)
         self._splitting: Any = None  # CuPy's own pool, once it serves
 
     def malloc(self, size: int) -> Any:
@@ -106,95 +58,72 @@ class SegmentPool(DeviceMemory):
                 gc.collect()
             if attempt > 0:
                 self.free_all_blocks()
-            if self.segments.is_worn:
-                if self._keeps_limit(rounded):
+            if self.is_worn:
+                self._note_split()
+                if self.keep_limit(rounded):
                     return self._split(size)
                 continue
-            found = self.segments.take(size, self._stream())
+            found = self.take(size, self._stream())
             if not isinstance(found, int):
                 block = self._cuda.UnownedMemory(found.address, rounded, found, self._device)
                 return self._cuda.MemoryPointer(block, 0)
             if found != OUT_OF_MEMORY:
                 raise self._cuda.runtime.CUDARuntimeError(found)
-        raise OutOfMemoryError(rounded, self.held(), self.segments.limit)
+        raise OutOfMemoryError(rounded, self.total_bytes(), self.limit)
 
     def _stream(self) -> int:
         stream = int(self._cuda.get_current_stream().ptr)
         return stream if stream != PER_THREAD else stream_of_thread()
 
-    # --------------------------------------------------------------------------------- CuPy's own pool, in the end
+    # ------------------------------------------------------------------- CuPy's own pool, in the end, and the account
 
     def _split(self, size: int) -> Any:
         if self._splitting is None:
             self._splitting = self._cuda.MemoryPool()
-        self.segments.trim()
+        super().trim()
         memory = self._splitting.malloc(size)
         self._note_split()
         return memory
 
-    def _keeps_limit(self, rounded: int) -> bool:
-        self._note_split()
-        return self.segments.keep_limit(rounded)
-
     def _note_split(self) -> None:
         if self._splitting is not None:
-            self.segments.note_beside(int(self._splitting.total_bytes()), int(self._splitting.used_bytes()))
-
-    # ------------------------------------------------------------------------------------------------------- arenas
-
-    def set_page(self, page: int) -> None:
-        """See `DeviceMemory`."""
-        self.segments.set_page(page)
+            self.note_beside(int(self._splitting.total_bytes()), int(self._splitting.used_bytes()))
 
     def trim(self) -> None:
-        """See `DeviceMemory`."""
+        """Give everything that is free back to the device."""
         self.free_all_blocks()
 
     def room(self, within_limit: bool, live_peak: int) -> int:
-        """See `DeviceMemory`."""
+        """See `Segments`."""
         self._note_split()
-        return self.segments.room(within_limit, live_peak)
+        return super().room(within_limit, live_peak)
 
     def note_arenas(self, size: int) -> None:
-        """See `DeviceMemory`."""
+        """See `Segments`."""
         if self._splitting is not None:
             self._splitting.free_all_blocks()
         self._note_split()
-        self.segments.note_arenas(size)
-
-    def begin_step(self) -> None:
-        """See `DeviceMemory`."""
-        self.segments.begin_step()
-
-    def make_room(self) -> None:
-        """See `DeviceMemory`."""
-        self.segments.make_room()
+        super().note_arenas(size)
 
     def reserved(self) -> tuple[int, int]:
-        """See `DeviceMemory`."""
+        """See `Segments`."""
         self._note_split()
-        return self.segments.held, self.segments.peak
-
-    def reset_peak(self) -> None:
-        """See `DeviceMemory`."""
-        self.segments.reset_peak()
+        return super().reserved()
 
     # ----------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 
-    def held(self) -> int:
+    def total_bytes(self) -> int:
         """Return the bytes that segments and arenas take of the device."""
         return self.reserved()[0]
-
-    total_bytes = held
 
     def n_free_blocks(self) -> int:
         """Return the number of free segments."""
         split = int(self._splitting.n_free_blocks()) if self._splitting is not None else 0
-        return self.segments.free_segments + split
+        return self.free_segments + split
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Give all free segments back to the device; `stream`: those of one stream, where CuPy's own pool serves."""
-        self.segments.trim()
+        super().trim()
         if self._splitting is not None:
             self._splitting.free_all_blocks(stream=stream)
         self._note_split()
@@ -205,8 +134,8 @@ class SegmentPool(DeviceMemory):
         scratch = self._cuda.MemoryPool()
         with on_device(self._device):
             scratch.set_limit(size=size, fraction=fraction)
-            self.segments.limit = int(scratch.get_limit())
+            self.limit = int(scratch.get_limit())
 
     def get_limit(self) -> int:
         """Return the limit in bytes, 0 for none."""
-        return self.segments.limit
+        return self.limit

@@ -12,7 +12,8 @@ from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
 from ..options import documented
 from ..pool import EnteredPool
-from .cupy_pool import DEVICE_ALIGNMENT, FORKED
+from .cupy_pool import FORKED
+from .device_memory import UNIT
 from .device_streams import PER_THREAD
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class TorchCudaPool(EnteredPool):
                 train(batch)
     """
 
-    alignment = DEVICE_ALIGNMENT
+    alignment = UNIT
 
     def __init__(self, *, scope: str = "process", **options: Unpack[Options]) -> None:
         super().__init__(options)

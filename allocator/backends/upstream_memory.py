@@ -6,11 +6,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .device_memory import DeviceMemory
 
-
-class UpstreamMemory(DeviceMemory):
-    """The memory of an allocator that the pool is given.
+class UpstreamMemory:
+    """The memory of an allocator that the pool is given. Of what `SegmentPool` accounts for, it knows nothing.
 
     Parameters
     ----------
@@ -28,14 +26,14 @@ class UpstreamMemory(DeviceMemory):
         self._has_served = self._has_warned = False
 
     def malloc(self, size: int) -> Any:
-        """See `DeviceMemory`."""
+        """Return what the allocator does."""
         memory = self._allocate(size)
         self._has_served = True
         self.reserved()  # the peak
         return memory
 
     def trim(self) -> None:
-        """See `DeviceMemory`."""
+        """Have upstream give what it keeps free back to the device."""
         if hasattr(self._upstream, "free_all_blocks"):
             self._upstream.free_all_blocks()
         elif not self._has_warned:
@@ -48,7 +46,7 @@ class UpstreamMemory(DeviceMemory):
             )
 
     def reserved(self) -> tuple[int, int] | None:
-        """See `DeviceMemory`."""
+        """Return the bytes that upstream holds of the device, and the most so far; None where it does not tell."""
         if self._total is None or not self._has_served:  # there may be no driver that could be asked
             return None
         total = int(self._total())
@@ -56,5 +54,18 @@ class UpstreamMemory(DeviceMemory):
         return total, self._peak
 
     def reset_peak(self) -> None:
-        """See `DeviceMemory`."""
+        """Take what is held now for the most so far."""
         self._peak = 0
+
+    def room(self, within_limit: bool, live_peak: int) -> int:
+        """Return the bytes that arenas may take in virtual memory: they take none."""
+        return 0
+
+    def note_arenas(self, size: int) -> None:
+        """Arenas come from upstream, which counts them."""
+
+    def begin_step(self) -> None:
+        """Pass over it: upstream knows no steps."""
+
+    def make_room(self) -> None:
+        """Upstream keeps what it keeps."""

@@ -37,9 +37,8 @@ class Table(ctypes.Structure):
     _fields_ = [
         *((name, c_void_p) for name in NAMES),
         ("has_memory_pools", c_bool),
+        ("has_virtual_memory", c_bool),
         ("memory_pools_supported", c_int),
-        ("library", c_char_p),  # none: it has no virtual memory
-        ("virtual_memory", c_char_p),
     ]
 
 
@@ -274,7 +273,7 @@ class SimulatedTorchCudaPool(TorchCudaPool):
         super().__init__(**options)
         self._pools.follow_stream(self.cuda.current_stream)
         if patience is not None:
-            self._on(0).backend.patience = patience
+            self._on(0).backend.memory.patience = patience
 
     def _table(self) -> int:
         return self.cuda.address

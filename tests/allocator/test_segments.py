@@ -67,7 +67,7 @@ def test_a_small_block_gets_a_place_in_the_first_page_that_has_room(operations: 
     live.clear()
     block = None  # type: ignore[assignment]
     pool.trim()
-    assert (pool.held, pool.unused, cuda.live_bytes, cuda.errors) == (0, 0, 0, [])
+    assert (pool.reserved()[0], pool.unused, cuda.live_bytes, cuda.errors) == (0, 0, 0, [])
 
 
 @settings(settings.get_profile("usual"))
@@ -105,9 +105,10 @@ def test_no_more_is_held_than_was_live_in_two_steps(operations: Operations, page
             pool.note_arenas(arenas)
         now = sum(map(pages_of, live)) + arenas
         most = max(most, now)
-        assert pool.held == cuda.live_bytes + arenas
-        assert now <= pool.held <= max(most, before, now)
-        assert pool.peak >= pool.held
+        held, peak = pool.reserved()
+        assert held == cuda.live_bytes + arenas
+        assert now <= held <= max(most, before, now)
+        assert peak >= held
         assert pool.unused == sum(pages_of(block) - block.size for block in live)
     assert not cuda.errors
 
@@ -118,9 +119,9 @@ def test_the_driver_s_error_is_the_answer() -> None:
     assert pool.take(PAGE, 0) == OUT_OF_MEMORY
     cuda.fails = lambda name, size: False
     block = take(pool, PAGE)
-    assert (pool.held, pool.free_segments) == (PAGE, 0)
+    assert (pool.reserved()[0], pool.free_segments) == (PAGE, 0)
     del block
-    assert (pool.held, pool.free_segments) == (PAGE, 1)  # it waits for a request of its size
+    assert (pool.reserved()[0], pool.free_segments) == (PAGE, 1)  # it waits for a request of its size
 
 
 def test_sizes_that_no_device_has_are_refused() -> None:
@@ -128,7 +129,7 @@ def test_sizes_that_no_device_has_are_refused() -> None:
     for size in (1 << 60, (1 << 60) + 1, 1 << 62, (1 << 63) - 1):
         cuda.fails = lambda name, size: size > 1 << 40
         assert pool.take(size, 0) == OUT_OF_MEMORY
-    assert (pool.held, pool.unused, cuda.errors) == (0, 0, [])
+    assert (pool.reserved()[0], pool.unused, cuda.errors) == (0, 0, [])
 
 
 def test_a_free_segment_serves_no_more_than_the_limit_allows() -> None:
@@ -156,6 +157,6 @@ def test_segments_go_back_without_those_that_are_freed_meanwhile() -> None:
     meanwhile.append(take(pool, PAGE))
     del [take(pool, 3 * PAGE)][:]
     pool.trim()
-    assert (pool.held, pool.free_segments, cuda.live_bytes) == (PAGE, 1, PAGE)
+    assert (pool.reserved()[0], pool.free_segments, cuda.live_bytes) == (PAGE, 1, PAGE)
     pool.trim()
-    assert (pool.held, cuda.live_bytes, cuda.errors) == (0, 0, [])
+    assert (pool.reserved()[0], cuda.live_bytes, cuda.errors) == (0, 0, [])

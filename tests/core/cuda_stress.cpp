@@ -3,8 +3,12 @@
 // scope, first on one thread, then on six threads at once, which share streams, and so lanes.
 //
 //  - No two live blocks overlap, nor a block with what a graph was captured with, until its pool is released.
-//  - Whoever is given an address comes after all uses of its former blocks; so does memory that goes back.
-//  - A request fails only with an exception, and leaves no error of CUDA's behind.
+//  - Whoever is given an address comes after all uses of its former blocks; so does memory that goes back or is
+//    unmapped. Blocks in virtual memory have memory.
+//  - A request fails only with an exception, when nothing could be given back any more, and leaves no error of CUDA's
+//    behind.
+//  - What the lanes ask of their owner (device.hpp) may fail and run finalizers, which free blocks, as with Python's
+//    owner. It is never asked under the pool's lock: each of its calls takes that.
 //  - Every byte and every event goes back.
 //
 // The core's invariants are asserted after every change (STOWPLAN_DEBUG).
@@ -19,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "faulty_owner.hpp"
 #include "simulated_cuda.hpp"
 
 using namespace simulated;
@@ -38,7 +43,7 @@ void stow_cuda_release_pool(int device, GraphPoolId id);
 namespace {
 
 constexpr unsigned kThreads = 6;
-constexpr Stream kStreams[] = {0, 64, 128}, kStranger = 256;
+constexpr Stream kStreams[] = {0, 64, 128}, kStranger = 256, kOwn = DevicePool::kPerThread;
 constexpr RequestNumber kRequests = 32;
 constexpr Bytes kSize = 1000, kSlot = 1024;
 constexpr unsigned kPlaces = 4;
@@ -100,7 +105,7 @@ class Program {
       const bool untold = alone_ && captured == Cuda::kNone && random_() % 8 == 0;
       if (untold) begin_untold_capture();
       for (RequestNumber i = 0; i < kRequests; ++i) {
-        const Stream stream = kStreams[random_() % 4 == 0 ? random_() % 3 : 0];
+        const Stream stream = random_() % 16 == 0 ? kOwn : kStreams[random_() % 4 == 0 ? random_() % 3 : 0];
         allocate(random_() % 16 == 0 ? static_cast<Bytes>(random_() % 5000) : kSize, stream, captured);
         while (blocks_.size() > 2 && random_() % 16 != 0) free_at(0);
         if (random_() % 8 == 0 && !blocks_.empty()) free_at(random_() % blocks_.size());
@@ -119,6 +124,11 @@ class Program {
     }
     while (!blocks_.empty()) free_at(0);
     release_graph();
+  }
+
+  // As a finalizer would, within a call of the owner's.
+  void free_any() {
+    if (!blocks_.empty()) free_at(random_() % blocks_.size());
   }
 
  private:
@@ -149,7 +159,10 @@ class Program {
   }
   void end() {
     pool_.lanes()->end(step_slot_, step_);
-    pool_.drop_dead_arenas();
+    try {
+      pool_.pool().drop_dead_arenas();
+    } catch (const OwnersError&) {
+    }
   }
 
   void begin_capture(Stream stream) {
@@ -172,7 +185,7 @@ class Program {
   }
   void release_graph() {
     for (std::size_t i = blocks_.size(); i-- > 0;) {
-      if (blocks_[i].of_graph) free_at(i);
+      if (i < blocks_.size() && blocks_[i].of_graph) free_at(i);
     }
     if (graph_uses_ > 0) pool_.make_idle();
     for (; graph_uses_ > 0; --graph_uses_) stow_cuda_release_pool(0, kGraph);
@@ -189,6 +202,12 @@ class Program {
     } catch (const std::exception& error) {
       if (std::string(error.what()).find("CUDA") != 0) fail("an exception that says nothing");
       ++failures;
+      const Cuda& cuda = Cuda::get();
+      const bool is_told = alone_ && cuda.fault_rate == 0 && cuda.captured == Cuda::kNone && !cuda.captures_apart;
+      // Arenas in virtual memory have got back what did not help.
+      if (is_told && !pool_.pool().has_virtual_memory() && pool_.give_back() != 0) {
+        fail("a request failed while something could be given back");
+      }
       return;
     }
     if (size == 0) {
@@ -204,7 +223,10 @@ class Program {
     }
     std::size_t found = 0;
     auto* base = static_cast<char*>(stow_cuda_base_alloc(block.address, &found));
-    if (base > block.address || base + found < static_cast<char*>(block.address) + size) fail("a block has no base");
+    const bool is_virtual = found == 0 && pool_.pool().has_virtual_memory();  // it has none that others could open
+    if (base > block.address || (!is_virtual && base + found < static_cast<char*>(block.address) + size)) {
+      fail("a block has no base");
+    }
     Cuda& cuda = Cuda::get();
     if (!block.of_graph) cuda.use(block.address, size, stream, block.number);
     for (const Stream other : kStreams) {
@@ -263,7 +285,7 @@ class Program {
   int graph_uses_ = 0;
 };
 
-std::uint64_t replayed = 0, strangers = 0;
+std::uint64_t replayed = 0, strangers = 0, unmapped = 0;
 
 // All goes back, and nothing is left.
 void finish(std::unique_ptr<CudaPools> pools) {
@@ -275,13 +297,18 @@ void finish(std::unique_ptr<CudaPools> pools) {
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0 || counters.arena_bytes != 0) fail("bytes are missing");
   replayed += counters.of(Reason::replayed);
   strangers += counters.of(Reason::stream);
+  unmapped += counters.of(Reason::unmapped);
   CudaPools::install(nullptr);
   pools.reset();
-  if (cuda.blocks() != 0 || cuda.in_use() != 0 || cuda.events != 0) fail("something did not go back");
+  if (cuda.blocks() != 0 || cuda.in_use() != 0 || cuda.events != 0 || cuda.pieces() != 0) {
+    fail("something did not go back");
+  }
 }
 
 std::unique_ptr<CudaPools> install(unsigned seed) {
-  auto pools = std::make_unique<CudaPools>(Cuda::get().api(), static_cast<Scope>(seed % 2), 0);
+  CudaApi api = Cuda::get().api();
+  api.has_virtual_memory = seed / 2 % 2 == 1;
+  auto pools = std::make_unique<CudaPools>(api, static_cast<Scope>(seed % 2), 0);
   CudaPools::install(pools.get());
   Segments& segments = pools->on(0).memory().segments();
   segments.set_page(4096);
@@ -319,6 +346,20 @@ void capture_beside_a_stream_that_works() {
   finish(std::move(pools));
 }
 
+// All calls of the owner's fail while arenas are given back: what streams may use stays mapped, and none is lost.
+void fail_in_the_midst(Books& books) {
+  auto pools = install(6);
+  {
+    Program(*pools, books, 1, true, true).run(6);
+    const std::size_t pieces = Cuda::get().pieces();
+    if (pieces == 0) fail("there is no arena");
+    Owner owner(pools->on(0).pool());
+    owner.fault_rate = 1;
+    if (pools->on(0).give_back() != 0 || Cuda::get().pieces() != pieces) fail("an arena went that streams may use");
+  }
+  finish(std::move(pools));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -328,25 +369,43 @@ int main(int argc, char** argv) {
   for (unsigned seed = 1; seed <= 24 * static_cast<unsigned>(scale); ++seed) {
     auto pools = install(seed);
     cuda.fault_rate = seed % 2 == 0 ? 50 : 0;
-    cuda.capacity = seed % 3 == 0 ? Bytes{1} << 40 : Bytes{9} << 20;
+    cuda.capacity = seed % 3 == 0 ? Bytes{1} << 40 : seed % 3 == 1 ? Bytes{9} << 20 : Bytes{seed % 4 + 5} << 12;
     if (seed % 5 == 0) stow_cuda_memory_fraction(0.5, 0);
-    Program(*pools, books, seed, true, true).run(20);
+    {
+      Owner owner(pools->on(0).pool());
+      Program program(*pools, books, seed, true, true);
+      owner.fault_rate = cuda.fault_rate.load();
+      bool finalizes = false;
+      std::mt19937 random(seed);
+      owner.finalizer = [&] {
+        if (owner.fault_rate == 0 || finalizes || random() % 8 != 0) return;
+        finalizes = true;
+        program.free_any();
+        finalizes = false;
+      };
+      program.run(20);
+    }
     finish(std::move(pools));
   }
   leave_a_capture_open();
   capture_beside_a_stream_that_works();
+  fail_in_the_midst(books);
   const std::uint64_t failed_alone = failures;
-  if (replayed == 0 || strangers == 0 || cuda.waits == 0 || failed_alone == 0) fail("a path was never taken");
+  if (replayed == 0 || strangers == 0 || unmapped == 0 || cuda.waits == 0 || failed_alone == 0)
+    fail("a path was never taken");
 
   for (unsigned seed = 1; seed <= 3 * static_cast<unsigned>(scale); ++seed) {
     auto pools = install(seed);
     cuda.fault_rate = seed % 2 == 0 ? 100 : 0;
     cuda.capacity = Bytes{1} << 20;
+    auto owner = std::make_unique<Owner>(pools->on(0).pool());
+    owner->fault_rate = cuda.fault_rate.load();
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, seed, i] { Program(*pools, books, kThreads * seed + i, false, i % 2 == 0).run(20); });
     }
     for (std::thread& thread : threads) thread.join();
+    owner.reset();
     finish(std::move(pools));
   }
   std::printf(

@@ -7,23 +7,19 @@
 #include <vector>
 
 #include "free_ranges.hpp"
+#include "stress.hpp"
 
 namespace {
 
 using stowplan::allocator::FreeRanges;
 using stowplan::allocator::Range;
+using stress::require;
 
 constexpr std::uintptr_t kBegin = 4096, kUnit = 64, kUnits = 1000;
 constexpr int kChanges = 300000;
 
 Range range(std::uintptr_t first, std::uintptr_t units) {
   return {kBegin + first * kUnit, kBegin + (first + units) * kUnit};
-}
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "free_ranges_stress: not so: %s\n", what);
-  std::exit(1);
 }
 
 struct Arena {

@@ -12,23 +12,19 @@
 #include <vector>
 
 #include "host_heap.hpp"
+#include "stress.hpp"
 
 namespace {
 
 using stowplan::allocator::HostHeap;
 using stowplan::profiler::Upstream;
+using stress::require;
 
 constexpr int kChanges = 20000;
 constexpr std::size_t kMost = std::size_t{1} << 21;
 
 std::atomic<std::int64_t> passed_on{0};
 std::int64_t now = 1;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "heap_stress: not so: %s\n", what);
-  std::exit(1);
-}
 
 void* up_malloc(void*, std::size_t size) { return ++passed_on, std::malloc(size); }
 void* up_calloc(void*, std::size_t n, std::size_t size) { return ++passed_on, std::calloc(n, size); }

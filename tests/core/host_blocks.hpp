@@ -1,7 +1,6 @@
 // Blocks of a host pool for the stress programs: every one carries a byte pattern that is checked when it dies.
 #pragma once
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -10,15 +9,11 @@
 #include <vector>
 
 #include "host_pool.hpp"
+#include "stress.hpp"
 
 namespace stress {
 
 using namespace stowplan::allocator;
-
-[[noreturn]] inline void fail(const char* what) {
-  std::fprintf(stderr, "stress: %s\n", what);
-  std::exit(1);
-}
 
 inline void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
 inline void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }

@@ -12,6 +12,7 @@
 
 #include "../../scheduling/core/order/contract.hpp"
 #include "../../scheduling/core/order/solver.hpp"
+#include "stress.hpp"
 
 namespace {
 
@@ -136,8 +137,7 @@ class Stress {
   }
 
   [[noreturn]] void fail(const char* what) const {
-    std::fprintf(stderr, "order_stress: graph %llu: a solver %s\n", static_cast<unsigned long long>(seed_), what);
-    std::exit(1);
+    stress::fail("graph " + std::to_string(seed_) + ": a solver " + what);
   }
 
   std::uint64_t seed_;

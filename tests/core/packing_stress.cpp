@@ -21,6 +21,7 @@
 #include "../../packing/core/greedy/greedy.hpp"
 #include "../../packing/core/search/search.hpp"
 #include "../../packing/core/window_repair/window_repair.hpp"
+#include "stress.hpp"
 
 using namespace stowplan::packing;
 
@@ -192,8 +193,7 @@ class Stress {
   }
 
   [[noreturn]] void fail(const char* who, const char* what = "") const {
-    std::fprintf(stderr, "packing_stress: problem %llu: %s %s\n", static_cast<unsigned long long>(seed_), who, what);
-    std::exit(1);
+    stress::fail("problem " + std::to_string(seed_) + ": " + who + " " + what);
   }
 
   std::uint64_t seed_;

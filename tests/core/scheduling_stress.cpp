@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../../scheduling/core/simulator/simulator.hpp"
+#include "stress.hpp"
 
 using namespace stowplan::scheduling;
 
@@ -201,10 +202,7 @@ class Stress {
     kept.check_invariants();
   }
 
-  [[noreturn]] void fail(const char* what) const {
-    std::fprintf(stderr, "scheduling_stress: graph %llu: %s\n", static_cast<unsigned long long>(seed_), what);
-    std::exit(1);
-  }
+  [[noreturn]] void fail(const char* what) const { stress::fail("graph " + std::to_string(seed_) + ": " + what); }
 
   std::uint64_t seed_;
   std::mt19937_64 random_;

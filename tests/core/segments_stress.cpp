@@ -12,18 +12,15 @@
 #include <vector>
 
 #include "segments.hpp"
+#include "stress.hpp"
 
 using namespace stowplan::allocator;
+using stress::fail;
 
 namespace {
 
 thread_local int allocations_left = -1;  // until one fails; below 0: none does
 std::uint64_t failed = 0;
-
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "segments_stress: %s\n", what);
-  std::exit(1);
-}
 
 // Runs a call of the pool's of which an allocation fails, or none if it makes fewer. Whether it did not throw.
 template <class F>

@@ -1,5 +1,5 @@
 // A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
-// and the other one, over addresses that nobody looks at. One of a process; any thread.
+// and the other one, virtual memory, over addresses that nobody looks at. One of a process; any thread.
 //
 // Memory that goes back, and a kernel that touches an address after another block's, must come after all that used it
 // (`HappensBefore`); else it fails.
@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <random>
@@ -19,15 +17,13 @@
 
 #include "cuda_pool.hpp"
 #include "happens_before.hpp"
+#include "stress.hpp"
 
 namespace simulated {
 
 using namespace stowplan::allocator;
 
-[[noreturn]] inline void fail(const char* what) {
-  std::fprintf(stderr, "cuda_stress: %s\n", what);
-  std::exit(1);
-}
+using stress::fail;
 
 class Cuda {
   using Event = HappensBefore::Moment;
@@ -126,10 +122,34 @@ class Cuda {
     };
     api.get_last_error = [] { return std::exchange(last_error(), kCudaSuccess); };
     api.error_string = [](CudaError) { return "simulated"; };
+    api.granularity = [](std::size_t* size, const MemoryProperties*, int) { return *size = kPage, kCudaSuccess; };
+    api.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
+      const Lock lock(self().mutex_);
+      *address = reinterpret_cast<void*>(self().next_range_);
+      self().next_range_ += size;
+      return kCudaSuccess;
+    };
+    api.unreserve = [](void*, std::size_t) { return kCudaSuccess; };
+    api.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
+      return self().create(*handle, size);
+    };
+    api.release = [](MemoryHandle handle) {
+      const Lock lock(self().mutex_);
+      self().in_use_ -= static_cast<Bytes>(handle);
+      return kCudaSuccess;
+    };
+    api.map = [](void* address, std::size_t size, std::size_t, MemoryHandle handle, unsigned long long) {
+      return self().map(reinterpret_cast<std::uintptr_t>(address), size, handle);
+    };
+    api.unmap = [](void* address, std::size_t size) {
+      return self().unmap(reinterpret_cast<std::uintptr_t>(address), size);
+    };
+    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return kCudaSuccess; };
     return api;
   }
 
   static constexpr Stream kNone = -1;
+  static constexpr std::size_t kPage = 1024;  // of virtual memory
   std::atomic<Stream> captured{kNone};
   std::atomic<bool> captures_apart{false};  // a stream that does not wait for the legacy one is being captured
   std::atomic<unsigned> fault_rate{0};      // one call in so many fails
@@ -159,6 +179,7 @@ class Cuda {
       if (overlaps && !precedes(*at, stream)) fail("a stream was not waited for");
       ++at;
     }
+    if (begin >= kRanges && !is_mapped(begin, end)) fail("a block has no memory");
     uses_.push_back({begin, end, stream, order_.give(stream), block});
   }
   // What the program itself orders.
@@ -179,6 +200,10 @@ class Cuda {
     Bytes bytes = kept_;
     for (const auto& [address, memory] : live_) bytes += memory.ordered ? memory.size : 0;
     return bytes;
+  }
+  std::size_t pieces() {
+    const Lock lock(mutex_);
+    return mapped_.size();
   }
   Bytes in_use() {
     const Lock lock(mutex_);
@@ -250,6 +275,43 @@ class Cuda {
     }
     return kCudaSuccess;
   }
+  CudaError create(MemoryHandle& handle, std::size_t size) {
+    if (size == 0 || size % kPage != 0) fail("memory is mapped in whole pages");
+    if (is_faulty()) return error(kCudaOutOfMemory);
+    const Lock lock(mutex_);
+    if (in_use_ + kept_ + static_cast<Bytes>(size) > capacity) return error(kCudaOutOfMemory);
+    in_use_ += static_cast<Bytes>(size);
+    handle = size;
+    return kCudaSuccess;
+  }
+  CudaError map(std::uintptr_t begin, std::size_t size, MemoryHandle handle) {
+    const Lock lock(mutex_);
+    const auto next = mapped_.lower_bound(begin);
+    const bool is_free = (next == mapped_.end() || next->first >= begin + size) &&
+                         (next == mapped_.begin() || std::prev(next)->first + std::prev(next)->second <= begin);
+    if (!is_free || handle != size) fail("memory is mapped where there is some already");
+    mapped_[begin] = size;
+    return kCudaSuccess;
+  }
+  CudaError unmap(std::uintptr_t begin, std::size_t size) {
+    const Lock lock(mutex_);
+    const auto at = mapped_.find(begin);
+    if (at == mapped_.end() || at->second != size) fail("memory is unmapped as it was not mapped");
+    for (const Use& use : uses_) {
+      const bool overlaps = use.begin < begin + size && begin < use.end;
+      if (overlaps && !order_.has_seen(use.stream, use.number)) fail("memory is unmapped that a stream may use");
+    }
+    mapped_.erase(at);
+    return kCudaSuccess;
+  }
+  bool is_mapped(std::uintptr_t begin, std::uintptr_t end) const {
+    while (begin < end) {
+      const auto next = mapped_.upper_bound(begin);
+      if (next == mapped_.begin() || std::prev(next)->first + std::prev(next)->second <= begin) return false;
+      begin = std::prev(next)->first + std::prev(next)->second;
+    }
+    return true;
+  }
   CudaError trim() {
     const Lock lock(mutex_);
     freed_.clear();
@@ -260,6 +322,7 @@ class Cuda {
     if (stream == captured) fail("an event from outside was recorded in a capture");
     if (is_faulty()) return error(400);
     const Lock lock(mutex_);
+    if (stream == 0) order_.follow(0, order_.now(DevicePool::kPerThread));  // the legacy stream waits for these
     *reinterpret_cast<Event*>(event) = order_.now(stream);
     return kCudaSuccess;
   }
@@ -277,7 +340,7 @@ class Cuda {
   }
   CudaError wait(Stream stream, const Event& event) {
     if (stream == captured) fail("a stream that is being captured was to wait for work from before");
-    if (is_faulty()) return error(400);
+    if (is_faulty()) return see_all(), error(400);  // nothing runs on a stream that cannot wait
     const Lock lock(mutex_);
     order_.follow(stream, event);
     ++waits;
@@ -302,7 +365,9 @@ class Cuda {
   std::map<std::uintptr_t, Memory> live_;
   std::multimap<std::pair<Bytes, Stream>, std::uintptr_t> freed_;
   Bytes in_use_ = 0, kept_ = 0;
-  std::uintptr_t next_ = std::uintptr_t{1} << 40;
+  static constexpr std::uintptr_t kRanges = std::uintptr_t{1} << 50;
+  std::uintptr_t next_ = std::uintptr_t{1} << 40, next_range_ = kRanges;
+  std::map<std::uintptr_t, std::size_t> mapped_;  // pieces
 };
 
 }  // namespace simulated

@@ -132,7 +132,7 @@ def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
 
 def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any) -> None:
     before, pool = in_use(cupy), segments()
-    pool.segments.patience = 50
+    pool.patience = 50
     for size in range(1, 60):
         pool.malloc(size * page())
     assert pool._splitting is not None
@@ -321,7 +321,7 @@ def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
     blocks.clear()
     pool.free_all_blocks()
     assert in_use(cupy) == before
-    assert (pool.held(), pool.segments.unused) == (0, 0)
+    assert (pool.total_bytes(), pool.unused) == (0, 0)
 
 
 def test_a_finalizer_may_ask_in_the_midst_of_a_stream_s_first_request(

@@ -13,17 +13,16 @@ POOLS = {
     "compiled": "from tests.device.c_pool import CPool as Pool",
 }
 
-each_pool = pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
-
-
-@each_pool
-def test_an_outgrown_arena_that_a_captured_step_gives_back_does_not_end_the_capture(pool: str) -> None:
-    """Nothing announces CuPy's captures, and the legacy stream knows of blocking streams alone."""
-    program = """
+SETUP = """
 import cupy
 
 pool = Pool()
 cupy.cuda.set_allocator(pool.malloc)
+"""
+
+PROGRAMS = {
+    # Nothing announces CuPy's captures, and the legacy stream knows of blocking streams alone.
+    "an_outgrown_arena_that_a_captured_step_gives_back_does_not_end_the_capture": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.arange(4096, dtype=cupy.float32)
     out = cupy.zeros_like(x)
@@ -45,19 +44,10 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     out.fill(0)
     graph.launch(stream)
     assert (out.get(stream=stream) == (x.get(stream=stream) + 1) * 2).all()
-"""
-    run(pool + program)
-
-
-@each_pool
-def test_a_dead_pool_waits_for_streams_that_are_there(pool: str) -> None:
-    """A block outlives its pool, which is destroyed with the block, and the program has dropped the stream."""
-    program = """
+""",
+    # A block outlives its pool, which is destroyed with the block, and the program has dropped the stream.
+    "a_dead_pool_waits_for_streams_that_are_there": """
 import gc
-import cupy
-
-pool = Pool()
-cupy.cuda.set_allocator(pool.malloc)
 stream = cupy.cuda.Stream(non_blocking=True)
 with stream:
     x = cupy.ones(1000) * 2
@@ -69,16 +59,10 @@ assert float(x[0]) == 2
 del x
 with Pool().step():  # looks for dead pools
     pass
-"""
-    run(pool + program)
-
-
-@each_pool
-def test_steps_found_end_no_capture(pool: str) -> None:
-    """The thread that learns from them comes in the midst of captures, which are in the loop that is found."""
-    program = """
+""",
+    # The thread that learns from them comes in the midst of captures, which are in the loop that is found.
+    "steps_found_end_no_capture": """
 import time
-import cupy
 
 for trial in range(4):
     pool = Pool(auto_step=True)
@@ -98,19 +82,10 @@ for trial in range(4):
             assert float(z[0]) == 301
     del x, y, z
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
-"""
-    run(pool + program)
-
-
-@each_pool
-def test_planned_steps_of_another_thread_end_no_capture(pool: str) -> None:
-    """Arenas come and go meanwhile."""
-    program = """
+""",
+    # Arenas come and go meanwhile.
+    "planned_steps_of_another_thread_end_no_capture": """
 import threading
-import cupy
-
-pool = Pool()
-cupy.cuda.set_allocator(pool.malloc)
 
 
 def steps():
@@ -135,17 +110,12 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     stream.end_capture().launch(stream)
     assert float(out[0]) == 3
     steps()
-"""
-    run(pool + program)
-
-
-@each_pool
-def test_a_pool_that_is_dropped_ends_no_capture_and_goes_after_it(pool: str) -> None:
-    """Garbage collection may drop it at any moment; another pool's stream may be the one that is captured."""
-    program = """
+""",
+    # Garbage collection may drop it at any moment; another pool's stream may be the one that is captured.
+    "a_pool_that_is_dropped_ends_no_capture_and_goes_after_it": """
 import gc
-import cupy
 
+cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
 first, second = Pool(), Pool()
 with cupy.cuda.Stream(non_blocking=True) as stream:
     with cupy.cuda.using_allocator(first.malloc):
@@ -167,18 +137,9 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     with cupy.cuda.using_allocator(second.malloc), second.step():
         y = cupy.ones(1000)
     assert cupy.cuda.runtime.memGetInfo()[0] >= free + (8 << 20)
-"""
-    run(pool + program)
-
-
-@each_pool
-def test_a_graph_keeps_what_its_capture_asked_for(pool: str) -> None:
-    """It may be launched at any time, so nobody else gets that memory, nor does the device."""
-    program = """
-import cupy
-
-pool = Pool()
-cupy.cuda.set_allocator(pool.malloc)
+""",
+    # It may be launched at any time, so nobody else gets that memory, nor does the device.
+    "a_graph_keeps_what_its_capture_asked_for": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.arange(1 << 16, dtype=cupy.float32)
     out = cupy.empty_like(x)
@@ -196,36 +157,8 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     graph.launch(stream)
     assert (out.get(stream=stream) == (2 * x.get(stream=stream) + 1) ** 2).all()
     assert not any(other.any() for other in others)
-"""
-    run(pool + program)
-
-
-def test_an_upstream_that_gives_back_at_once_keeps_what_a_graph_uses() -> None:
-    program = """
-import cupy
-from stowplan import CupyPool
-
-pool = CupyPool(upstream=cupy.cuda.malloc_managed)
-cupy.cuda.set_allocator(pool.malloc)
-with cupy.cuda.Stream(non_blocking=True) as stream:
-    x = cupy.ones(1000)
-    out = cupy.empty_like(x)
-    cupy.multiply(x + 1, 2, out=out)
-    stream.begin_capture()
-    cupy.multiply(x + 1, 2, out=out)
-    stream.end_capture().launch(stream)
-    assert float(out[0]) == 4
-"""
-    run(program)
-
-
-@each_pool
-def test_steps_go_on_in_a_capture_that_is_broken_and_after_it(pool: str) -> None:
-    program = """
-import cupy
-
-pool = Pool()
-cupy.cuda.set_allocator(pool.malloc)
+""",
+    "steps_go_on_in_a_capture_that_is_broken_and_after_it": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.ones(1 << 16)
 
@@ -257,5 +190,31 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
         assert float(step()[0]) == 3
         pool.wait()
     assert pool.stats.replayed > before
+""",
+}
+"""What each claims of either pool, by its name."""
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_captures(pool: str, program: str) -> None:
+    run(pool + SETUP + program)
+
+
+def test_an_upstream_that_gives_back_at_once_keeps_what_a_graph_uses() -> None:
+    program = """
+import cupy
+from stowplan import CupyPool
+
+pool = CupyPool(upstream=cupy.cuda.malloc_managed)
+cupy.cuda.set_allocator(pool.malloc)
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(1000)
+    out = cupy.empty_like(x)
+    cupy.multiply(x + 1, 2, out=out)
+    stream.begin_capture()
+    cupy.multiply(x + 1, 2, out=out)
+    stream.end_capture().launch(stream)
+    assert float(out[0]) == 4
 """
-    run(pool + program)
+    run(program)

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <type_traits>
 
 #include "apart.hpp"
 
@@ -14,51 +15,36 @@ namespace {
 constexpr const char* kCuda = "libcuda.so.1";
 constexpr const char* kHip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"};
 
-// Finds a function, or returns false and its name.
-template <class F>
-bool find(void* library, F*& function, const std::string& name, std::string& missing) {
-  function = reinterpret_cast<F*>(dlsym(library, name.c_str()));
-  if (function == nullptr) missing = name;
-  return function != nullptr;
-}
-
-std::string fill_cuda(CudaApi& api, void* library) {
-  std::string missing, unused;
-  api.library = kCuda;
-  api.virtual_memory = "cuMem";
-#define STOWPLAN_FIND(member, cuda, hip, parameters) \
-  if (!find(library, api.member, "cu" #cuda, missing)) return missing;
+// Fills the table from a library, CUDA's or HIP's; returns the name of a function that is missing.
+std::string fill(CudaApi& api, void* library, bool is_cuda) {
+  std::string missing, no_pools, no_virtual_memory, no_text;
+  const auto find = [&](auto& function, const char* name, std::string& lacks) {
+    const std::string full = (is_cuda ? "cu" : "hip") + std::string(name);
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, full.c_str()));
+    if (function == nullptr) lacks = full;
+  };
+#define STOWPLAN_FIND_IN(lacks, member, cuda, hip) find(api.member, is_cuda ? #cuda : #hip, lacks);
+#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(missing, member, cuda, hip)
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, cuda, hip, parameters) \
-  api.has_memory_pools &= find(library, api.member, "cu" #cuda, unused);
+#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_pools, member, cuda, hip)
   STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, name, parameters) \
-  if (!find(library, api.member, "cu" #name, missing)) return missing;
-  STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_FIND)
+#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_virtual_memory, member, cuda, hip)
+  STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-  return missing;
-}
-
-std::string fill_hip(CudaApi& api, void* library, const char* name) {
-  std::string missing, unused;
-#define STOWPLAN_FIND(member, cuda, hip, parameters) \
-  if (!find(library, api.member, "hip" #hip, missing)) return missing;
-  STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
+#define STOWPLAN_FIND(member, name, parameters) find(api.member, #name, missing);
+  if (is_cuda) {
+    STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_FIND)
+  } else {
+    STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
+    find(api.error_string, "GetErrorString", no_text);
+    api.memory_pools_supported = 88;
+  }
 #undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, cuda, hip, parameters) \
-  api.has_memory_pools &= find(library, api.member, "hip" #hip, unused);
-  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, name, parameters) \
-  if (!find(library, api.member, "hip" #name, missing)) return missing;
-  STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-  api.memory_pools_supported = 88;
-  api.library = name;
-  api.virtual_memory = "hipMem";
-  find(library, api.error_string, "hipGetErrorString", missing);
+#undef STOWPLAN_FIND_IN
+  api.has_memory_pools = no_pools.empty();
+  api.has_virtual_memory = no_virtual_memory.empty();
   return missing;
 }
 
@@ -85,21 +71,6 @@ std::vector<int> CudaApi::peers_of(int device) const {
   return peers;
 }
 
-VirtualMemory CudaApi::virtual_memory_of(int device) const {
-  VirtualMemory memory;
-  memory.devices = peers_of(device);
-  memory.devices.insert(memory.devices.begin(), device);
-  std::size_t free = 0, total = 0;
-  const Apart apart;
-  const OnDevice on(*this, device);
-  if (library == nullptr || checked(memory_info(&free, &total)) != kCudaSuccess ||
-      !memory.find(library, virtual_memory)) {
-    return {};
-  }
-  memory.reach = static_cast<Bytes>(total);
-  return memory.page() > 0 ? memory : VirtualMemory{};
-}
-
 CudaContext CudaApi::context_of(int device) const {
   static std::array<std::atomic<CudaContext>, 64> contexts{};
   std::atomic<CudaContext>& known = contexts[static_cast<std::size_t>(device) % contexts.size()];
@@ -113,12 +84,12 @@ CudaContext CudaApi::context_of(int device) const {
 // A library is never closed.
 std::string find_driver(CudaApi& api) {
   constexpr int kLoaded = RTLD_LAZY | RTLD_NOLOAD;
-  if (void* library = dlopen(kCuda, kLoaded)) return fill_cuda(api, library);
+  if (void* library = dlopen(kCuda, kLoaded)) return fill(api, library, true);
   for (const char* name : kHip) {
-    if (void* library = dlopen(name, kLoaded)) return fill_hip(api, library, name);
+    if (void* library = dlopen(name, kLoaded)) return fill(api, library, false);
   }
   void* library = dlopen(kCuda, RTLD_LAZY);
-  return library != nullptr ? fill_cuda(api, library) : kCuda;
+  return library != nullptr ? fill(api, library, true) : kCuda;
 }
 
 }  // namespace stowplan::allocator

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "virtual_arena.hpp"
+#include "plan.hpp"
 
 // CUDA's own handles; these are its names for them.
 struct CUctx_st;
@@ -29,6 +29,32 @@ using CudaStream = CUstream_st*;
 using CudaEvent = CUevent_st*;
 using CudaMemoryPool = CUmemPoolHandle_st*;
 using CudaError = int;
+using MemoryHandle = std::uint64_t;
+
+// CUmemLocation, CUmemAllocationProp, CUmemAccessDesc and CUmemPoolProps, of which HIP's have the same layout.
+struct MemoryLocation {
+  int type = 1;  // a device
+  int device = 0;
+};
+struct MemoryProperties {
+  int type = 1;  // pinned: the only one there is
+  int handle_types = 0;
+  MemoryLocation location;
+  void* metadata = nullptr;
+  unsigned char flags[8] = {};
+};
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags = 3;  // read and write
+};
+struct MemoryPoolProperties {
+  int type = 1;  // pinned: the only one there is
+  int handle_types = 0;
+  MemoryLocation location;
+  void* security = nullptr;
+  std::size_t most = 0;  // bytes; 0: as many as there are
+  unsigned char reserved[56] = {};
+};
 
 constexpr CudaError kCudaSuccess = 0, kCudaOutOfMemory = 2, kCudaNotReady = 600, kCudaCaptureUnsupported = 900;
 constexpr int kCudaReleaseThreshold = 4;         // cudaMemPoolAttrReleaseThreshold
@@ -69,6 +95,19 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
            (CudaMemoryPool, const MemoryAccess*, std::size_t)) \
   function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep))
 
+// The functions of virtual memory; the pool uses none of them where one is missing.
+#define STOWPLAN_VIRTUAL_FUNCTIONS(function) \
+  function(granularity, MemGetAllocationGranularity, MemGetAllocationGranularity, \
+           (std::size_t*, const MemoryProperties*, int recommended)) \
+  function(reserve, MemAddressReserve, MemAddressReserve, \
+           (void**, std::size_t, std::size_t alignment, void* address, unsigned long long)) \
+  function(unreserve, MemAddressFree, MemAddressFree, (void*, std::size_t)) \
+  function(create, MemCreate, MemCreate, (MemoryHandle*, std::size_t, const MemoryProperties*, unsigned long long)) \
+  function(release, MemRelease, MemRelease, (MemoryHandle)) \
+  function(map, MemMap, MemMap, (void*, std::size_t, std::size_t offset, MemoryHandle, unsigned long long)) \
+  function(unmap, MemUnmap, MemUnmap, (void*, std::size_t)) \
+  function(set_access, MemSetAccess, MemSetAccess, (void*, std::size_t, const MemoryAccess*, std::size_t))
+
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
   function(initialize, Init, (unsigned flags)) \
@@ -83,22 +122,13 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(get_last_error, GetLastError, ())
 // clang-format on
 
-// CUmemPoolProps, of which HIP's has the same layout.
-struct MemoryPoolProperties {
-  int type = 1;  // pinned: the only one there is
-  int handle_types = 0;
-  MemoryLocation location;
-  void* security = nullptr;
-  std::size_t most = 0;  // bytes; 0: as many as there are
-  unsigned char reserved[56] = {};
-};
-
 struct CudaApi {
 // A name and a list of parameters: neither stands in parentheses of its own.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
   STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_MEMBER)
+  STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
@@ -106,10 +136,9 @@ struct CudaApi {
   STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
   const char* (*error_string)(CudaError) = nullptr;  // HIP's
-  bool has_memory_pools = true;                      // all of these functions were found
+  // All of these functions were found.
+  bool has_memory_pools = true, has_virtual_memory = true;
   int memory_pools_supported = 115;  // the attribute's number: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
-  const char* library = nullptr;     // where the functions were found, and what names of virtual memory's begin with
-  const char* virtual_memory = nullptr;
 
   // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.
   CudaError checked(CudaError error) const {
@@ -117,9 +146,6 @@ struct CudaApi {
     return error;
   }
   std::string text_of(CudaError error) const;
-  // The device's virtual memory, of which an arena reserves as much as the device has, for itself and for the peers
-  // that can read it: programs copy from one to another. page() is 0 for a device without it.
-  VirtualMemory virtual_memory_of(int device) const;
   // The devices that can read a device's memory, but itself.
   std::vector<int> peers_of(int device) const;
   // The device's primary context, which is retained when it is first asked for; null where there is none to be had.

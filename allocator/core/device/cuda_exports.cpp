@@ -41,7 +41,7 @@ STOWPLAN_EXPORT void stow_cuda_record_stream(void* ptr, CudaStream stream) {
 STOWPLAN_EXPORT void stow_cuda_reset() { installed().give_back(); }
 
 STOWPLAN_EXPORT void stow_cuda_memory_fraction(double fraction, int device) {
-  installed().on(device).set_fraction(fraction);
+  installed().on(device).memory().set_fraction(fraction);
 }
 
 STOWPLAN_EXPORT void* stow_cuda_base_alloc(void* ptr, std::size_t* size) {

@@ -147,7 +147,7 @@ void CudaPool::drop(Token token) {
 void CudaPool::look_for_virtual_memory() {
   const Apart apart;  // another thread may wait here
   std::call_once(looked_, [this] {
-    const VirtualMemory memory = memory_.api().virtual_memory_of(memory_.device());
+    const VirtualMemory memory = VirtualMemory::of(memory_.api(), memory_.device());
     if (memory.page() == 0) return;
     pool_.use_virtual_memory(memory);
     memory_.segments().set_page(memory.page());

@@ -43,19 +43,14 @@ class CudaPool {
 
   // What CUDA refuses of these counts as not done.
   bool reserve(LaneNumber lane, Bytes size);
-  std::size_t drop_dead_arenas() { return pool_.drop_dead_arenas(); }
   std::size_t give_back();
   void settle();
   // Waits for the device; false: it cannot be waited for now.
   bool make_idle() { return memory_.synchronize() == kCudaSuccess; }
-  void begin_step() { memory_.segments().begin_step(); }
-  bool has_virtual_memory() const { return pool_.has_virtual_memory(); }
-  bool is_capturing() { return memory_.is_capturing(); }
   bool is_idle() { return lanes()->counters().live_bytes == 0 && graphs_.reserved_bytes() == 0 && make_idle(); }
-  // The share of the device's memory that the pool may take at most.
-  void set_fraction(double fraction) { memory_.set_fraction(fraction); }
 
   LockedLanes* lanes() { return pool_.lanes(); }
+  DevicePool& pool() { return pool_; }
   CudaMemory& memory() { return memory_; }
   CudaGraphs& graphs() { return graphs_; }
 

@@ -84,7 +84,7 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   }
   const int error = extend(*mapping, lane, 0, wanted, bytes);
   note_arenas(error == 0);
-  return mapping->mapped() > 0 || error == 0 || error == VirtualArena::kOutOfMemory;
+  return mapping->mapped() > 0 || error == 0 || error == kCudaOutOfMemory;
 }
 
 // Does what was put off, and lets arenas grow; not while a stream is being captured.

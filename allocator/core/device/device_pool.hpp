@@ -19,12 +19,11 @@
 // arena has no place for, arenas in virtual memory *shrink* first: pages in which nothing lives go back to the device.
 // They come again when there is room, some steps later.
 //
-// Memory is reserved once. An arena in virtual memory takes all that it lacks, or where there is no room for that
-// (Device::room), what requests need to have their places: as blocks from before it go, gradients of the last step
-// without a plan. Best fit puts blocks that live
-// longest at the bottom, so what still lives elsewhere is what has no memory here yet. Where there is no virtual
-// memory, upstream gives back what it keeps before it is asked for an arena, and an arena in which nothing lives goes
-// before a larger one comes.
+// Memory is reserved once. An arena in virtual memory takes all that it lacks. Where there is no room for that
+// (Device::room), it takes what requests need to have their places, as blocks from before it go. Best fit puts blocks
+// that live longest at the bottom, so what still lives elsewhere is what has no memory here yet. Where there is no
+// virtual memory, upstream gives back what it keeps before it is asked for an arena, and an arena in which nothing
+// lives goes before a larger one comes.
 //
 // Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
 // never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
@@ -54,9 +53,10 @@ class DevicePool {
 
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
+  const Device& owner() const { return device_; }
   // Once, before the first arena: they come from the device's virtual memory, if it has any.
   void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
-  bool has_virtual_memory() const { return virtual_memory_.reserve != nullptr; }
+  bool has_virtual_memory() const { return virtual_memory_.reach != 0; }
   // Drops all that it keeps of the owner's; nothing but the destructor comes after it. Returns mappings that streams
   // may still use.
   std::vector<std::shared_ptr<VirtualArena>> close();

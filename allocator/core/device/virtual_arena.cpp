@@ -1,25 +1,10 @@
 #include "virtual_arena.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <string>
 
 #include "apart.hpp"
 
 namespace stowplan::allocator {
-
-bool VirtualMemory::find(const char* library, const char* prefix) {
-  void* loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);  // it is never closed
-  if (loaded == nullptr) return false;
-  bool complete = true;
-#define STOWPLAN_FIND(member, name, parameters)                                                      \
-  member = reinterpret_cast<decltype(member)>(dlsym(loaded, (std::string(prefix) + #name).c_str())); \
-  complete = complete && (member) != nullptr;
-  STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-  return complete;
-}
 
 namespace {
 
@@ -34,11 +19,21 @@ MemoryProperties properties_of(const VirtualMemory& memory) {
 
 }  // namespace
 
+VirtualMemory VirtualMemory::of(const CudaApi& api, int device) {
+  VirtualMemory memory{api, 0, api.peers_of(device)};
+  memory.devices.insert(memory.devices.begin(), device);
+  std::size_t free = 0, total = 0;
+  const Apart apart;
+  const OnDevice on(api, device);
+  if (api.checked(api.memory_info(&free, &total)) == kCudaSuccess) memory.reach = static_cast<Bytes>(total);
+  return memory;
+}
+
 Bytes VirtualMemory::page() const {
-  if (granularity == nullptr) return 0;
+  if (!api.has_virtual_memory || reach == 0) return 0;
   const MemoryProperties properties = properties_of(*this);
   std::size_t page = 0;
-  return granularity(&page, &properties, 0) == 0 ? static_cast<Bytes>(page) : 0;
+  return api.checked(api.granularity(&page, &properties, 0)) == 0 ? static_cast<Bytes>(page) : 0;
 }
 
 std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory) {
@@ -48,14 +43,15 @@ std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory)
   if (page == 0) return nullptr;
   VirtualMemory rounded = memory;
   rounded.reach = (memory.reach + page - 1) / page * page;
-  if (memory.reserve(&base, static_cast<std::size_t>(rounded.reach), 0, nullptr, 0) != 0) return nullptr;
+  const auto reach = static_cast<std::size_t>(rounded.reach);
+  if (memory.api.checked(memory.api.reserve(&base, reach, 0, nullptr, 0)) != 0) return nullptr;
   return std::unique_ptr<VirtualArena>(new VirtualArena(rounded, reinterpret_cast<std::uintptr_t>(base), page));
 }
 
 VirtualArena::~VirtualArena() {
   const Apart apart;
   for (auto piece = pieces_.begin(); piece != pieces_.end();) piece = unmap(piece);
-  memory_.free(at(0), static_cast<std::size_t>(memory_.reach));
+  memory_.api.unreserve(at(0), static_cast<std::size_t>(memory_.reach));
 }
 
 Bytes VirtualArena::missing(Bytes begin, Bytes end) const {
@@ -97,23 +93,24 @@ int VirtualArena::extend(Bytes begin, Bytes end, Bytes most) {
 }
 
 int VirtualArena::map(Bytes begin, Bytes end) {
+  const CudaApi& api = memory_.api;
   const auto size = static_cast<std::size_t>(end - begin);
   const MemoryProperties properties = properties_of(memory_);
   MemoryHandle handle = 0;
-  int error = memory_.create(&handle, size, &properties, 0);
+  CudaError error = api.checked(api.create(&handle, size, &properties, 0));
   if (error != 0) return error;
-  error = memory_.map(at(begin), size, 0, handle, 0);
+  error = api.checked(api.map(at(begin), size, 0, handle, 0));
   for (const int device : memory_.devices) {
     MemoryAccess access;
     access.location.device = device;
     if (error != 0) break;
-    error = memory_.set_access(at(begin), size, &access, 1);
+    error = api.checked(api.set_access(at(begin), size, &access, 1));
     if (error == 0) continue;
     if (device != memory_.devices.front()) error = 0;  // copies to there go another way
-    if (error != 0) memory_.unmap(at(begin), size);
+    if (error != 0) api.unmap(at(begin), size);
   }
   if (error != 0) {
-    memory_.release(handle);
+    api.release(handle);
   } else {
     const std::lock_guard<std::mutex> lock(mutex_);
     pieces_.emplace(begin, Piece{end, handle});
@@ -122,8 +119,8 @@ int VirtualArena::map(Bytes begin, Bytes end) {
 }
 
 VirtualArena::Pieces::iterator VirtualArena::unmap(Pieces::iterator piece) {
-  memory_.unmap(at(piece->first), static_cast<std::size_t>(piece->second.end - piece->first));
-  memory_.release(piece->second.handle);
+  memory_.api.unmap(at(piece->first), static_cast<std::size_t>(piece->second.end - piece->first));
+  memory_.api.release(piece->second.handle);
   const std::lock_guard<std::mutex> lock(mutex_);
   return pieces_.erase(piece);
 }

@@ -7,8 +7,8 @@
 // device at once; an arena that goes, or shrinks, gives it back at once: no work may use it then. Memory is mapped in
 // pieces, and goes back piece by piece: small ones, so that what lives here and there keeps little more than itself.
 //
-// The functions are those of CUDA's driver and of HIP, which have the same parameters under other names (CUDA driver
-// API, "Virtual Memory Management"; HIP, "Virtual memory management"). PyTorch's expandable segments use them, too.
+// The functions are those of CUDA's driver and of HIP (CUDA driver API, "Virtual Memory Management"; HIP, "Virtual
+// memory management"). PyTorch's expandable segments use them, too.
 //
 // Any thread, at any time. One thread at a time maps and unmaps, which may wait for streams; what has memory can be
 // asked meanwhile. O(pieces) to end, to shrink, and to say where holes are.
@@ -21,61 +21,26 @@
 #include <mutex>
 #include <vector>
 
+#include "cuda_api.hpp"
 #include "plan.hpp"
 #include "range_set.hpp"
 
 namespace stowplan::allocator {
 
-// CUmemLocation, CUmemAllocationProp and CUmemAccessDesc, of which HIP's have the same layout.
-struct MemoryLocation {
-  int type = 1;  // a device
-  int device = 0;
-};
-struct MemoryProperties {
-  int type = 1;  // pinned: the only one there is
-  int handle_types = 0;
-  MemoryLocation location;
-  void* metadata = nullptr;
-  unsigned char flags[8] = {};
-};
-struct MemoryAccess {
-  MemoryLocation location;
-  int flags = 3;  // read and write
-};
-using MemoryHandle = std::uint64_t;
-
-// Each returns an error, 0 for none. Member, name after the library's prefix ("cuMem", "hipMem"), and parameters.
-// clang-format off
-#define STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(function) \
-  function(granularity, GetAllocationGranularity, (std::size_t*, const MemoryProperties*, int recommended)) \
-  function(reserve, AddressReserve, (void**, std::size_t, std::size_t alignment, void* address, unsigned long long)) \
-  function(free, AddressFree, (void*, std::size_t)) \
-  function(create, Create, (MemoryHandle*, std::size_t, const MemoryProperties*, unsigned long long)) \
-  function(release, Release, (MemoryHandle)) \
-  function(map, Map, (void*, std::size_t, std::size_t offset, MemoryHandle, unsigned long long)) \
-  function(unmap, Unmap, (void*, std::size_t)) \
-  function(set_access, SetAccess, (void*, std::size_t, const MemoryAccess*, std::size_t))
-// clang-format on
-
 struct VirtualMemory {
-// A name and a list of parameters: neither stands in parentheses of its own.
-// NOLINTNEXTLINE(bugprone-macro-parentheses)
-#define STOWPLAN_MEMBER(member, name, parameters) int(*member) parameters = nullptr;
-  STOWPLAN_VIRTUAL_MEMORY_FUNCTIONS(STOWPLAN_MEMBER)
-#undef STOWPLAN_MEMBER
+  CudaApi api;
   Bytes reach = 0;           // addresses that an arena reserves: no more memory than this can be of use
   std::vector<int> devices;  // that may use the memory; it is the first one's, and the others may be refused
 
-  // Finds the functions in a library that the process has loaded; false where it has not, or lacks one.
-  bool find(const char* library, const char* prefix);
-  // Bytes in which memory comes; 0 where there is no virtual memory, the functions or not.
+  // That of a device, of which an arena reserves as much as the device has. The device's peers may use it, too, because
+  // programs copy from one device to another. The page is 0 where there is none.
+  static VirtualMemory of(const CudaApi& api, int device);
+  // Bytes in which memory comes.
   Bytes page() const;
 };
 
 class VirtualArena {
  public:
-  static constexpr int kOutOfMemory = 2;  // CUDA's and HIP's number
-
   // Null where the device has no virtual memory, or no addresses are left.
   static std::unique_ptr<VirtualArena> reserve(const VirtualMemory& memory);
   ~VirtualArena();
