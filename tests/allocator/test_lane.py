@@ -1,4 +1,4 @@
-"""One lane, alone: what it says of steps that are found. What becomes of its records: tests/golden."""
+"""One lane, alone: steps that are found, and planning that fails. What becomes of its records: tests/golden."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
+from stowplan.allocator import lane as lanes
 from stowplan.allocator._core import LaneStart, StepOutcome
 from stowplan.allocator.lane import Lane
 from stowplan.allocator.options import PlanningOptions
@@ -39,11 +41,50 @@ class Memory:
         self.expected.append((start, wanted))
 
 
+STEP = "640 1280 -0 320 -1 -2"
+
+
+def lane_of(memory: Any, **options: Any) -> Lane:
+    planning = Planning(64, "auto", 4, SharedPlans(4), PlanningBudget(math.inf))
+    return Lane(memory, 0, planning, PlanningOptions(**options))
+
+
+def step(lane: Lane) -> LaneStart:
+    """Run a step, with all plans ready when it begins; return how it began."""
+    assert lane.wait(600)
+    start = lane.next_step("train")
+    lane.step_ended(StepOutcome(log(STEP).events, True, False, 0), failed=False)
+    return start
+
+
+def test_a_failure_makes_nothing_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    lane = lane_of(Memory())
+    with monkeypatch.context() as patch:
+        patch.setattr(lanes, "plan_record", fail)
+        step(lane)
+        step(lane)
+        assert step(lane).plan is None
+    step(lane)
+    assert step(lane).plan is not None
+
+
+def test_what_a_fork_leaves_behind_can_be_ordered_again() -> None:
+    lane = lane_of(Memory())
+    step(lane)
+    step(lane)
+    lane.planner_lost()
+    assert step(lane).plan is None
+    step(lane)
+    assert step(lane).plan is not None
+
+
 def test_steps_that_are_found_are_told_what_to_expect() -> None:
     memory: Any = Memory()
-    planning = Planning(64, "auto", 4, SharedPlans(4), PlanningBudget(math.inf))
-    lane = Lane(memory, 0, planning, PlanningOptions(auto_step=True, warmup=9))
-    outcome = StepOutcome(log("640 1280 -0 320 -1 -2").events, True, False, 0)
+    lane = lane_of(memory, auto_step=True, warmup=9)
+    outcome = StepOutcome(log(STEP).events, True, False, 0)
     lane.steps_found([outcome, outcome])
     start, wanted = memory.expected.pop()
     assert (start.plan, wanted) == (None, True)
