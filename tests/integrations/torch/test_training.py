@@ -13,8 +13,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed; expected: make to
 import torch
 
 from experiments.torch.networks import NETWORKS
-from experiments.torch.session import INFERENCE, PHASES, TRAINING, Session
-from experiments.torch.turns import Usage, counted
+from experiments.torch.session import INFERENCE, PHASES, TRAINING, Session, Usage, counted
 from stowplan import TorchPool
 
 from .alone import alone
