@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from ..measures import contest, output, peers
-from ..measures.contest import OTHERS, OURS
+from ..measures.contest import OURS
 from ..measures.kept import Row
 from . import measure
 from .measure import AUTO, GLIBC, Work
@@ -50,7 +50,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     column = output.Column
-    others = contest.others_in(rows, (OURS, AUTO, *OTHERS))
+    others = contest.others_in(rows, (OURS, AUTO, peers.TUNED_GLIBC, *peers.LIBRARIES))
     return [
         column("network", "title"),
         column("phase", "phase"),
