@@ -112,10 +112,8 @@ def draw(rows: Sequence[Row]) -> Any:
     """Draw bars: retained below, the optimized part above, one panel per network."""
     found = [row for row in rows if "note" not in row]
     panels = list(dict.fromkeys((row["device"], row["model"], row["phase"]) for row in found))
-    columns = 4
-    lines = -(-len(panels) // columns)
-    figure = output.new_figure(3.6 * columns, 2.6 * lines)
-    for axes, panel in zip(figure.subplots(lines, columns, squeeze=False).flat, panels, strict=False):
+    figure, axes_of = output.grid(len(panels), 2.6)
+    for axes, panel in zip(axes_of, panels, strict=True):
         mine = [row for row in found if (row["device"], row["model"], row["phase"]) == panel]
         contestants = [*(f"pool_{name}" for name in POOLS), "arena"]
         width = 0.8 / len(contestants)
@@ -130,8 +128,6 @@ def draw(rows: Sequence[Row]) -> Any:
         axes.set_xticks(range(len(mine)), marks)
         device = "" if panel[0] == "cpu" else f" ({panel[0]})"
         output.tidy(axes, f"{panel[1]}, {panel[2]}{device}", "MiB")
-    for axes in figure.axes[len(panels) :]:
-        axes.set_visible(False)
     if panels:
         figure.legend(
             *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8

@@ -34,7 +34,7 @@ from .measures import output
 from .measures.apart import ask
 from .measures.medians import standard_error
 from .measures.paired_timing import ratios
-from .measures.recordings import affordable, step_of
+from .measures.recordings import Step, affordable, step_of
 from .measures.runner import (
     BATCH,
     NETWORK,
@@ -81,8 +81,7 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
         found = apart("turns", task)
         graph = recorded_graph(runner, cell)
         peak, arena = found["peak"], found["arena"]
-        row |= _time(found["turns"], LEAN, "time") | _time(found["turns"], POOLED, "pool")
-        row |= _seconds(found["turns"])
+        row |= _times(found["turns"], time=LEAN, pool=POOLED)
     else:
         graph = predicted_graph(runner, cell)
         profile = predicted_profile(runner, cell)
@@ -93,15 +92,12 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
         "retained": step.retained,
         "plain": plain,
         "lean": peak,
-        "ratio": peak / plain,
-        "ratio_in_all": (peak + step.retained) / (plain + step.retained),
         "arena": arena,
-        "predicted": predicted,
-        "deviation": predicted / peak - 1,
+        **_peaks(peak, predicted, step),
     }
 
 
-def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
+def measure_budget(runner: Runner, share: float, cell: Cell) -> Row:
     """Find a row of the second table; bytes and ratios.
 
     Raises
@@ -131,13 +127,18 @@ def measure_budget(runner: Runner, cell: Cell, share: float) -> Row:
     found = apart("turns", task)
     row |= _times_of(found)
     row |= {key: found[key] for key in ("budget", "recomputed", "solver", "solving_seconds")}
-    return row | {
-        "peak": found["peak"],
-        "ratio": found["peak"] / plain,
-        "ratio_in_all": (found["peak"] + step.retained) / (plain + step.retained),
-        "predicted": found["predicted"],
-        "predicted_ratio": found["predicted"] / plain,
-        "deviation": found["predicted"] / found["peak"] - 1,
+    row |= {"peak": found["peak"], "predicted_ratio": found["predicted"] / plain}
+    return row | _peaks(found["peak"], found["predicted"], step)
+
+
+def _peaks(peak: int, predicted: int, step: Step) -> Row:
+    """Return a peak and its prediction, beside those of Chainer's step."""
+    plain = step.profile.planned_peak
+    return {
+        "ratio": peak / plain,
+        "ratio_in_all": (peak + step.retained) / (plain + step.retained),
+        "predicted": predicted,
+        "deviation": predicted / peak - 1,
     }
 
 
@@ -150,7 +151,7 @@ def _times_of(found: Row) -> Row:
     # may differ by what else the machine does.
     lean_time = float(np.median(ratios(turns, LEAN, CHAINER)))
     predicted = lean_time * (1 + found["extra_seconds"] / found["seconds"])
-    row = _time(turns, SCHEDULED, "time") | _seconds(turns)
+    row = _times(turns, time=SCHEDULED)
     deviation = predicted / row["time"] - 1
     return row | {"lean_time": lean_time, "predicted_time": predicted, "time_deviation": deviation}
 
@@ -181,19 +182,15 @@ def _in_reach(cell: Cell) -> Cell:
     return cell
 
 
-def _time(turns: list[dict[str, float]], name: str, key: str) -> Row:
-    """Return a contestant's time over Chainer's; nothing where no turns were taken."""
+def _times(turns: list[dict[str, float]], **contestants: str) -> Row:
+    """Return contestants' times over Chainer's, by key, and the turns; nothing where no turns were taken."""
     if not turns:
         return {}
-    found = ratios(turns, name, CHAINER)
-    return {key: float(np.median(found)), f"{key}_error": standard_error(found)}
-
-
-def _seconds(turns: list[dict[str, float]]) -> Row:
-    """Return the number of turns, and the seconds of Chainer's steps in them."""
-    if not turns:
-        return {}
-    return {"rounds": len(turns), "seconds": float(np.median([turn[CHAINER] for turn in turns]))}
+    row: Row = {}
+    for key, name in contestants.items():
+        found = ratios(turns, name, CHAINER)
+        row |= {key: float(np.median(found)), f"{key}_error": standard_error(found)}
+    return row | {"rounds": len(turns), "seconds": float(np.median([turn[CHAINER] for turn in turns]))}
 
 
 def apart(what: str, task: Task) -> Row:
@@ -279,10 +276,8 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
         Rows of the second table.
     """
     names = list(dict.fromkeys(row["model"] for row, _ in curves))
-    columns = min(4, max(len(names), 1))
-    lines = max(-(-len(names) // columns), 1)
-    figure = output.new_figure(3.6 * columns, 2.9 * lines)
-    for axes, name in zip(figure.subplots(lines, columns, squeeze=False).flat, names, strict=False):
+    figure, panels = output.grid(len(names), 2.9)
+    for axes, name in zip(panels, names, strict=True):
         for tint, (row, shape) in zip(
             output.TINTS, (one for one in curves if one[0]["model"] == name), strict=False
         ):
@@ -302,8 +297,6 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
         axes.set_xlabel("live peak / Chainer's", color=output.INK)
         axes.legend(fontsize=7, frameon=False)
         output.tidy(axes, name, "time / Chainer's")
-    for axes in figure.axes[len(names) :]:
-        axes.set_visible(False)
     return figure
 
 
@@ -343,7 +336,8 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
     for share in budgets or (QUICK_SHARES if runner.quick else SHARES):
         name = f"schedule/{share:g}"
         found += [
-            {"share": share, **row} for row in runner.run(name, partial(_budget, runner, share), *smaller)
+            {"share": share, **row}
+            for row in runner.run(name, partial(measure_budget, runner, share), *smaller)
         ]
     order = {(row["device"], row["model"], row["batch"]): i for i, row in enumerate(rows)}
     found.sort(key=lambda row: (order[row["device"], row["model"], row["batch"]], -row["share"]))
@@ -365,10 +359,6 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
     wrong = [row["model"] for row in bits for key, value in row.items() if value is False and key != "note"]
     if wrong:
         raise click.ClickException(f"bits differ: {', '.join(dict.fromkeys(wrong))}")
-
-
-def _budget(runner: Runner, share: float, cell: Cell) -> Row:
-    return measure_budget(runner, cell, share)
 
 
 if __name__ == "__main__":

@@ -118,11 +118,7 @@ def draw(rows: Sequence[Row]) -> Any:
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
-    return [
-        *CELL,
-        *(one for name in names for one in _columns(name)),
-        output.Column("", "note"),
-    ]
+    return [*CELL, *(one for name in names for one in _columns(name)), output.Column("", "note")]
 
 
 def _columns(name: str) -> tuple[output.Column, ...]:

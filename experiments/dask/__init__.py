@@ -3,6 +3,5 @@
 ================  ======================================================================================================
 ``computations``  a blocked decomposition, a rolling filter, reductions over labelled time, as a user would write them
 ``measure``       one computation on a cluster of each contestant, in turns
-``table``         what was found as a table
 ================  ======================================================================================================
 """

@@ -12,18 +12,26 @@ Exit status 1 if a result differs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ..measures import contest
+from ..measures import contest, output
 from ..measures.kept import Row
-from . import measure, table
+from . import measure
 from .computations import COMPUTATIONS, Computation
+from .measure import PLAIN
 
 ROUNDS, QUICK_ROUNDS = 9, 2
 WARMUP, QUICK_WARMUP = 12, 3
 PACKAGES = ("dask", "distributed", "scipy")
+NOTE = (
+    "Two processes with two threads each. Medians over rounds of the ratio to plain Dask in the same round, after the "
+    "warm-up; the standard error of the CPU time's ratio stands behind it. *Replayed*: of the requests of planned "
+    "sizes that tasks make and free again. *Results*: share of the tasks' requests that outlive the task, which no "
+    "plan has a place for. *Received*: requests outside of tasks, for each in one."
+)
 
 
 def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: Path) -> Row:
@@ -36,6 +44,25 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
     return contest.measured(
         about, path, study, lambda: measure.measure(computation, rounds, warmup, size, seed)
     )
+
+
+def columns(rows: Sequence[Row]) -> list[output.Column]:
+    """Columns of the Markdown table."""
+    column = output.Column
+    others = contest.others_in(rows)
+    return [
+        column("computation", "title"),
+        column("rounds", "rounds"),
+        column("plain: CPU s", f"seconds_{PLAIN}", output.seconds),
+        *contest.cpu_columns(others),
+        *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (PLAIN, *others)),
+        column("plain: RSS MiB", f"bytes_{PLAIN}", output.mib),
+        *(column(f"{name}: RSS", f"rss_{name}", "{:.2f}".format) for name in others),
+        column("replayed", "replayed", "{:.1%}".format),
+        column("results", "results", "{:.1%}".format),
+        column("received", "received", "{:.2f}".format),
+        column("same results", "identical", lambda same: "yes" if same else "NO"),
+    ]
 
 
 @click.command()
@@ -55,7 +82,7 @@ def main(quick: bool, rounds: int, chosen: tuple[str, ...], seed: int, out: Path
     asked = [one for one in COMPUTATIONS if one.name in chosen or not chosen]
     rows = [row_of(computation, rounds, quick, seed, out) for computation in asked]
     path = out / "dask"
-    contest.finish(rows, table.columns(rows), path, "Dask under several allocators", table.NOTE, PACKAGES)
+    contest.finish(rows, columns(rows), path, "Dask under several allocators", NOTE, PACKAGES)
 
 
 if __name__ == "__main__":

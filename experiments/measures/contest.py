@@ -106,6 +106,7 @@ def options(
     quick: str, rounds: int, quick_rounds: int
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options that all contests have, and say which peers are missing; `quick` says what ``--quick`` does."""
+    default = rounds
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
@@ -114,7 +115,6 @@ def options(
                 click.echo(line, err=True)
             command(quick=quick, rounds=rounds or (quick_rounds if quick else default), **others)
 
-        default = rounds
         of = f"Rounds of each.  [default: {rounds}; quick: {quick_rounds}]"
         for option in (
             output.out,

@@ -179,6 +179,16 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
+def grid(count: int, height: float) -> tuple[Any, list[Any]]:
+    """Return a figure of rows of four panels, and so many of these."""
+    lines = max(-(-count // 4), 1)
+    figure = new_figure(14.4, height * lines)
+    panels = list(figure.subplots(lines, 4, squeeze=False).flat)
+    for axes in panels[count:]:
+        axes.set_visible(False)
+    return figure, panels[:count]
+
+
 def tidy(axes: Any, title: str, label: str) -> None:
     """Give axes the look of all pictures."""
     axes.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")

@@ -223,6 +223,8 @@ def command(
     choice = click.Choice([*models])
     which = click.option("--model", "chosen", multiple=True, type=choice, help="Only this one; repeatable.")
 
+    default = limit
+
     def decorate(figure: Callable[..., None]) -> click.Command:
         @functools.wraps(figure)
         def run(
@@ -237,7 +239,7 @@ def command(
         ) -> None:
             seconds = limit if limit is not None else quick_limit if quick else default
             networks = tuple(models[name] for name in chosen or models)
-            files = data.Files(**{name: options.pop(name) for name in ("images", "source", "target", "seed")})  # type: ignore[typeddict-item]
+            files = data.Files(**{name: options.pop(name) for name in ("images", "source", "target", "seed")})
             try:  # before any long work
                 loaded = data.load(**files)
                 enable_chainer()
@@ -247,7 +249,6 @@ def command(
             of = networks, phases or PHASES, devices or DEVICES, batches
             figure(Runner(*of, quick, seconds, files, loaded, out), **options)
 
-        default = limit
         for option in reversed((which, *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)

@@ -6,12 +6,7 @@ from collections.abc import Callable, Sequence
 
 
 def smallest(
-    works: Callable[[int], bool],
-    low: int,
-    high: int,
-    *,
-    share: float,
-    guesses: Sequence[int] = (),
+    works: Callable[[int], bool], low: int, high: int, *, share: float, guesses: Sequence[int] = ()
 ) -> int:
     """Return the least amount found with which something works.
 

@@ -55,7 +55,13 @@ class Model:
         return 4 * side**2 * (1 if self.kind == "tiles" else 3)
 
 
+def _own(module: str, name: str) -> tuple[str, str]:
+    return f"{__name__}.{module}", name
+
+
 _DEMO = "stowplan.insight.demo.models"
+_INCEPTION = _own("inception_resnet", "InceptionResNetV2")
+_SENTENCES = (32, 64, 128, 256)
 
 MODELS = {
     model.name: model
@@ -63,33 +69,15 @@ MODELS = {
         Model("alexnet", "AlexNet", (_DEMO, "AlexNet"), "images"),
         Model("googlenet", "GoogLeNet", (_DEMO, "GoogLeNet"), "images"),
         Model("resnet50", "ResNet-50", (_DEMO, "ResNet50"), "images"),
-        Model(
-            "inception-resnet",
-            "Inception-ResNet v2",
-            (f"{__name__}.inception_resnet", "InceptionResNetV2"),
-            "images",
-        ),
-        Model("unet", "U-Net", (f"{__name__}.unet", "UNet"), "tiles"),
-        Model(
-            "seq2seq",
-            "seq2seq",
-            (f"{__name__}.seq2seq", "Seq2seq"),
-            "sentences",
-            batches=(32, 64, 128, 256),
-            optimizer="Adam",
-        ),
-        Model(
-            "transformer",
-            "Transformer",
-            (f"{__name__}.transformer", "Transformer"),
-            "padded",
-            optimizer="Adam",
-        ),
+        Model("inception-resnet", "Inception-ResNet v2", _INCEPTION, "images"),
+        Model("unet", "U-Net", _own("unet", "UNet"), "tiles"),
+        Model("seq2seq", "seq2seq", _own("seq2seq", "Seq2seq"), "sentences", _SENTENCES, "Adam"),
+        Model("transformer", "Transformer", _own("transformer", "Transformer"), "padded", optimizer="Adam"),
     )
 }
 
-VGG = Model("vgg", "VGG-16", (f"{__name__}.vgg", "VGG"), "images", batches=(16,))
+VGG = Model("vgg", "VGG-16", _own("vgg", "VGG"), "images", batches=(16,))
 """A network of `experiments.first_steps` alone."""
 
-PTB = Model("ptb", "ptb", (f"{__name__}.ptb", "LanguageModel"), "words", batches=(20,), optimizer="SGD")
+PTB = Model("ptb", "ptb", _own("ptb", "LanguageModel"), "words", batches=(20,), optimizer="SGD")
 """A network of `experiments.device` alone."""

@@ -71,11 +71,7 @@ class RevBiFPN(chainer.Chain):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        depth: int = 8,
-        channels: Sequence[int] = (32, 64),
-        classes: int = 10,
-        reversible: bool = True,
+        self, depth: int = 8, channels: Sequence[int] = (32, 64), classes: int = 10, reversible: bool = True
     ) -> None:
         super().__init__()
         self.reversible = reversible

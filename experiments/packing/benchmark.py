@@ -92,14 +92,7 @@ def run(problem: Problem, solver: str, time_limit: float, repeat: int) -> dict[s
 @click.option("--time-limit", default=10.0, show_default=True, help="Seconds for solvers that could go on.")
 @click.option("--repeat", default=1, show_default=True, help="Runs of each; the fastest counts.")
 @click.option("--only", multiple=True, help="A solver; several times for several.")
-def main(
-    data: Path,
-    out: Path,
-    largest: int,
-    time_limit: float,
-    repeat: int,
-    only: tuple[str, ...],
-) -> None:
+def main(data: Path, out: Path, largest: int, time_limit: float, repeat: int, only: tuple[str, ...]) -> None:
     """Run everything; results appear in the CSV as they come."""
     out.mkdir(parents=True, exist_ok=True)
     if not data.is_dir():

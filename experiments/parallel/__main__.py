@@ -74,20 +74,24 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
 
 
 @click.command()
-@click.option("--words", default=SHAPE.words, show_default=True, type=click.IntRange(1))
-@click.option("--batch", default=SHAPE.batch, show_default=True, type=click.IntRange(1))
-@click.option("--width", default=SHAPE.width, show_default=True, type=click.IntRange(1))
-@click.option("--heads", default=SHAPE.heads, show_default=True, type=click.IntRange(1))
-@click.option("--layers", default=SHAPE.layers, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--shape",
+    "sizes",
+    nargs=5,
+    default=dataclasses.astuple(SHAPE),
+    show_default=True,
+    type=click.IntRange(1),
+    help="Words, batch, width, heads, layers.",
+)
 @click.option("--by", "ways", multiple=True, default=WAYS, show_default=True, type=click.Choice(WAYS))
 @click.option("--ranks", multiple=True, default=RANKS, show_default=True, type=click.IntRange(1))
 @output.out
-def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int) -> None:
+def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """Measure the ranks of a network split by data, by tensor and by sequence."""
     enable_chainer()
     from .recomputation import overheads
 
-    shape = Shape(**sizes)
+    shape = Shape(*sizes)
     cells = [(way, count) for way in ways for count in ranks]
     rows = []
     for way, count in track(cells, "parallel", console=Console(stderr=True)):
@@ -112,7 +116,7 @@ def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], **sizes: int)
     output.write_table(
         rows, columns, out / "parallel", title.format(**dataclasses.asdict(shape)), packages=packages
     )
-    found = [{"device": "cpu", **row} for row in overheads(**sizes)]
+    found = [{"device": "cpu", **row} for row in overheads(*sizes)]
     columns = [
         column("recomputation", "recomputation"),
         column("kept, MiB", "kept", output.mib),

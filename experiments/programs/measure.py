@@ -88,11 +88,7 @@ def compare(found: Mapping[str, Sequence[Usage]]) -> Row:
     if judges:
         best = min(judges, key=lambda name: float(row[f"cpu_{name}"]))
         ratios = [ours.cpu / other.cpu for ours, other in zip(found[OURS], found[best], strict=True)]
-        row |= {
-            "best": best,
-            "verdict": float(np.median(ratios)),
-            "verdict_error": standard_error(ratios),
-        }
+        row |= {"best": best, "verdict": float(np.median(ratios)), "verdict_error": standard_error(ratios)}
     return row | shares([use.figures for use in found[OURS]])
 
 

@@ -13,19 +13,26 @@ Exit status 1 if results differ, or something failed.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ..measures import contest, peers
+from ..measures import contest, output, peers
+from ..measures.contest import OURS
 from ..measures.kept import Row
-from . import measure, table
-from .measure import Work
+from . import measure
+from .measure import AUTO, GLIBC, Work
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 TURNS, QUICK_TURNS = 5, 3
 PACKAGES = ("torch",)
 TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
+NOTE = (
+    "*stowplan*: `TorchPool` with marked steps; *auto_step*: the same without marks. CPU time over glibc's, medians "
+    "over rounds of the medians over turns; the standard error over rounds stands behind it. Faults: minor page faults "
+    "of a step. RSS: the largest resident set in the measured turns. *Replayed*: of the requests of 16 KiB and more."
+)
 
 
 def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
@@ -40,25 +47,37 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
     return contest.measured(about, path, study, lambda: measure.measure(work, rounds, turns, seed))
 
 
+def columns(rows: Sequence[Row]) -> list[output.Column]:
+    """Columns of the Markdown table."""
+    column = output.Column
+    others = contest.others_in(rows, (OURS, AUTO, peers.TUNED_GLIBC, *peers.LIBRARIES))
+    return [
+        column("network", "title"),
+        column("phase", "phase"),
+        column("threads", "threads"),
+        column("rounds", "rounds"),
+        column("glibc: CPU ms", f"seconds_{GLIBC}", output.milliseconds),
+        *contest.cpu_columns(others),
+        *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (GLIBC, *others)),
+        *(column(f"{name}: RSS MiB", f"bytes_{name}", output.mib) for name in (GLIBC, *others)),
+        column("replayed", f"replayed_{OURS}", "{:.2%}".format),
+        column("auto_step: replayed", f"replayed_{AUTO}", "{:.2%}".format),
+        column("arena MiB", f"arena_{OURS}", output.mib),
+        column("above its bound", f"fragmentation_{OURS}", output.above),
+        column("same results", "identical", lambda same: "yes" if same else "NO"),
+        column("", "note"),
+    ]
+
+
 @click.command()
 @contest.options("Small networks and two rounds: minutes, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
 @click.option(
-    "--network",
-    "chosen",
-    multiple=True,
-    type=click.Choice(list(TITLES)),
-    help="Only this one; repeatable.",
+    "--network", "chosen", multiple=True, type=click.Choice(list(TITLES)), help="Only this one; repeatable."
 )
 @click.option("--phase", type=click.Choice(["training", "inference"]), default="training", show_default=True)
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Of an operator.")
 def main(
-    quick: bool,
-    rounds: int,
-    chosen: tuple[str, ...],
-    phase: str,
-    threads: int,
-    seed: int,
-    out: Path,
+    quick: bool, rounds: int, chosen: tuple[str, ...], phase: str, threads: int, seed: int, out: Path
 ) -> None:
     """Run networks of PyTorch under several allocators."""
     rows = []
@@ -68,8 +87,8 @@ def main(
         click.echo(f"{TITLES[name]}: {rows[-1].get('note', 'measured')}", err=True)
     path = out / "torch"
     title = "PyTorch on the host under several allocators"
-    note = " ".join([table.NOTE, *(f"{line}." for line in peers.missing())])
-    contest.finish(rows, table.columns(rows), path, title, note, PACKAGES)
+    note = " ".join([NOTE, *(f"{line}." for line in peers.missing())])
+    contest.finish(rows, columns(rows), path, title, note, PACKAGES)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,24 @@
-"""Steps of a network, in turns. A step draws its batch, too, so that all that is asked for is asked for in steps."""
+"""Steps of a network, in turns, and what these use. A *turn* is some steps in a row.
+
+A step draws its batch, too, so that all that is asked for is asked for in steps.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from contextlib import nullcontext
+import resource
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
+from ..measures.usage import of_this_process
 from .networks import Network
-from .turns import Usage, counted
 
 if TYPE_CHECKING:
     from stowplan import TorchPool
@@ -23,6 +29,43 @@ OPTIMIZERS = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-4),
 }
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What this process, with all its threads, used for a turn.
+
+    Attributes
+    ----------
+    steps
+        How many.
+    cpu
+        User and system time, in seconds.
+    faults
+        Minor page faults.
+    peak
+        The largest resident set in the turn, in bytes (in the process's life, if the system does not count from the
+        turn's beginning).
+    losses
+        Digest of each step's loss.
+    """
+
+    steps: int
+    cpu: float
+    faults: int
+    peak: int
+    losses: str
+
+
+def counted(steps: int, run: Callable[[int], str]) -> Usage:
+    """Run a turn by `run`, which takes the number of steps and returns the digest of their losses."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the largest resident set is that of now
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    losses = run(steps)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Usage(steps, cpu, after.ru_minflt - before.ru_minflt, of_this_process("VmHWM"), losses)
 
 
 class Session:

@@ -1,4 +1,8 @@
-"""A process that runs turns of a network's steps, as `measure` asks it to; see `turns`."""
+"""A process that runs turns of a network's steps, as `measure` asks it to.
+
+Each line of its input is a number of steps, and is answered with a line of JSON: what the turn used, with a pool's
+counts. A last line says what the network has come to.
+"""
 
 from __future__ import annotations
 

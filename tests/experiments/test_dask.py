@@ -13,28 +13,20 @@ pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowp
 from click.testing import CliRunner
 
 from experiments.dask import __main__ as command
-from experiments.dask import measure, table
+from experiments.dask import measure
 from experiments.measures import peers
 
 from .tables import rows_of
 
 
-def uses(cpu: list[float], faults: int, rss: int, digest: str = "a") -> list[measure.Usage]:
-    return [measure.Usage(seconds, faults, rss, digest) for seconds in cpu]
-
-
-def test_ratios_are_those_of_a_round() -> None:
-    found = {
-        "plain": uses([1.0, 2.0, 4.0], 100, 10),
-        "stowplan": uses([0.5, 1.0, 2.0], 5, 11),
-        peers.TUNED_GLIBC: uses([0.9, 1.8, 3.6], 10, 12),
-    }
+def test_a_row_has_the_last_resident_sets_and_shares_of_the_requests() -> None:
+    found = {name: [measure.Usage(1.0, 100, rss, "a") for rss in (9, 10)] for name in ("plain", "stowplan")}
+    found["stowplan"].append(measure.Usage(1.0, 5, 11, "a"))
+    found["plain"].append(measure.Usage(1.0, 5, 10, "a"))
     row = measure.compare(found, {"a"}) | measure.shares(np.array([95, 100, 5, 50]))
-    assert (row["cpu_stowplan"], row["error_stowplan"], row["seconds_plain"]) == (0.5, 0, 2)
-    assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
+    assert (row["rss_stowplan"], row["bytes_plain"], row["identical"]) == (1.1, 10, True)
     assert (row["replayed"], row["results"], row["received"]) == (0.95, 0.5, 0.25)
-    assert row["identical"]
-    assert "stowplan: CPU" in [column.heading for column in table.columns([row])]
+    assert "stowplan: CPU" in [column.heading for column in command.columns([row])]
     assert not measure.compare(found, {"b"})["identical"]
 
 

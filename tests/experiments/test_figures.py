@@ -161,6 +161,7 @@ def test_requests_of_steps_in_a_row() -> None:
         (["--images", "{tmp}"], "no image in this folder"),
         (["--source", "{tmp}/a", "--target", "{tmp}/b"], "1 lines, but"),
         (["--source", "{tmp}/a"], "--source and --target together"),
+        (["--source", "{tmp}/empty", "--target", "{tmp}/empty"], "no sentence in this file"),
         (["--source", "{tmp}/missing", "--target", "{tmp}/a"], "No such file"),
         (["--batch", "1000000000"], "expected a batch of at most"),
     ],
@@ -168,6 +169,7 @@ def test_requests_of_steps_in_a_row() -> None:
 def test_bad_input_is_refused_before_any_work(tmp_path: Path, options: list[str], message: str) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("un\n")
+    (tmp_path / "empty").write_text("\n")
     out = tmp_path / "out"
     options = [option.replace("{tmp}", str(tmp_path)) for option in options]
     done = CliRunner().invoke(memory.main, ["--out", str(out), *options])

@@ -24,7 +24,7 @@ def test_the_table_of_ranks_is_written(tmp_path: Path) -> None:
         require_mpi()
     except CannotRunError as why:
         pytest.skip(str(why))
-    shape = ["--words", "8", "--batch", "1", "--width", "16", "--heads", "2", "--layers", "1"]
+    shape = ["--shape", "8", "1", "16", "2", "1"]
     result = CliRunner().invoke(
         main, [*shape, "--ranks", "1", "--by", "sequence", "--out", str(tmp_path)], catch_exceptions=False
     )

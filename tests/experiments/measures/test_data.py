@@ -10,7 +10,6 @@ from PIL import Image
 
 from experiments.measures import data
 from experiments.models import MODELS
-from stowplan.errors import FormatError
 
 
 def write(path: Path, *lines: str) -> str:
@@ -35,24 +34,6 @@ def test_the_users_sentences_are_used_with_their_lengths(tmp_path: Path) -> None
     assert found.pairs[0][0][0] == found.pairs[2][0][0]  # the same word has the same number
     batches = found.mini_batches(2, 2)
     assert [[len(pair[0]) for pair in batch] for batch in batches] == [[2, 50], [3, 2]]
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ("one\ntwo\n", "un\n", "1 lines, but .*a has 2"),
-        ("\n", "\n", "no sentence"),
-        (None, "un\n", "--source and --target together"),
-    ],
-)
-def test_bad_text_is_refused(tmp_path: Path, source: str | None, target: str, message: str) -> None:
-    paths = []
-    for name, text in (("a", source), ("b", target)):
-        if text is not None:
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        paths.append(str(tmp_path / name) if text is not None else None)
-    with pytest.raises(FormatError, match=message):
-        data.load(source=paths[0], target=paths[1])
 
 
 @pytest.mark.usefixtures("chainer")

@@ -12,23 +12,16 @@ import pytest
 from experiments.measures import kept, peers, usage
 
 
-def test_a_library_is_looked_for_where_the_loader_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
-    (tmp_path / "libunderstowage.so.2").touch()
-    found = peers.find_library(("libunderstowage.so.3", "libunderstowage.so.2"))
-    assert found == tmp_path / "libunderstowage.so.2"
-    assert peers.find_library(("libunderstowage.so.3",)) is None
-
-
 def test_what_is_there_is_available_and_what_is_not_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    libraries = {"mimalloc": ("libunderstowage.so.2",), "tcmalloc": ("libunderstowage.so.3",)}
+    libraries = {
+        "mimalloc": ("libunderstowage.so.4", "libunderstowage.so.2"),
+        "tcmalloc": ("libunderstowage.so.3",),
+    }
     monkeypatch.setattr(peers, "LIBRARIES", libraries)
     monkeypatch.setattr(peers.platform, "libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
     (tmp_path / "libunderstowage.so.2").touch()
     assert peers.available() == {
         "mimalloc": {"LD_PRELOAD": str(tmp_path / "libunderstowage.so.2")},
@@ -41,9 +34,7 @@ def test_what_is_there_is_available_and_what_is_not_is_named(
     assert peers.TUNED_GLIBC not in peers.available()
 
 
-def test_allocators_of_this_process_are_not_the_child_s(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_allocators_of_this_process_are_not_the_child_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_PRELOAD", "")
     monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
     assert peers.is_chosen()

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from experiments.torch.networks import NETWORKS
-from experiments.torch.session import INFERENCE, PHASES, TRAINING, Session
-from experiments.torch.turns import Usage, counted
+from experiments.torch.session import INFERENCE, PHASES, TRAINING, Session, Usage, counted
 from stowplan import TorchPool
 
 from .alone import alone
