@@ -8,7 +8,7 @@
 ``revbifpn``        Chiley et al. 2023: peaks and gradients of reversible fusions, by depth and width
 ``somas``           Lamprou et al. 2023: which tensors may share memory between streams, and offsets, with times
 ``korthikanti``     Korthikanti et al. 2023: what ranks of split networks keep, and what recomputation costs
-``fusion_aware``    He & Yu 2023: what compiled steps of PyTorch keep for backward, and their time (half an hour)
+``fusion_aware``    He & Yu 2023: what compiled steps of PyTorch keep for backward, and their time (ten minutes)
 ==================  ================================================================================================
 
 A cell has our figure, and in brackets the paper's where it is another one. The tables of each go into a file. A paper

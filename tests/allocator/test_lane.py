@@ -46,7 +46,7 @@ STEP = "640 1280 -0 320 -1 -2"
 
 def lane_of(memory: Any, **options: Any) -> Lane:
     planning = Planning(64, "auto", 4, SharedPlans(4), PlanningBudget(math.inf))
-    return Lane(memory, 0, planning, PlanningOptions(**options))
+    return Lane(memory, 0, planning, PlanningOptions(**{"warmup": 0, **options}))
 
 
 def step(lane: Lane) -> LaneStart:
