@@ -99,7 +99,9 @@ CudaError Segments::ask_device(Bytes size, std::uintptr_t& address) const {
 // Takes the segment of this size and stream that was freed last.
 bool Segments::reuse(Key key, std::uintptr_t& address) {
   auto at = free_by_key_.upper_bound(key);
-  if (at == free_by_key_.begin() || (--at)->first != key) return false;
+  if (at == free_by_key_.begin()) return false;
+  --at;
+  if (at->first != key) return false;
   address = at->second->address;
   kept_ -= key.second;
   free_.erase(at->second);
