@@ -18,12 +18,12 @@ constexpr const char* kHip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdh
 // Fills the table from a library, CUDA's or HIP's; returns the name of a function that is missing.
 std::string fill(CudaApi& api, void* library, bool is_cuda) {
   std::string missing, no_pools, no_virtual_memory, no_text;
-  const auto find = [&](auto& function, const char* name, std::string& lacks) {
-    const std::string full = (is_cuda ? "cu" : "hip") + std::string(name);
+  const auto find = [&](auto& function, const char* cuda_name, const char* hip_name, std::string& lacks) {
+    const std::string full = is_cuda ? "cu" + std::string(cuda_name) : "hip" + std::string(hip_name);
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, full.c_str()));
     if (function == nullptr) lacks = full;
   };
-#define STOWPLAN_FIND_IN(lacks, member, cuda, hip) find(api.member, is_cuda ? #cuda : #hip, lacks);
+#define STOWPLAN_FIND_IN(lacks, member, cuda, hip) find(api.member, #cuda, #hip, lacks);
 #define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(missing, member, cuda, hip)
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
@@ -33,12 +33,12 @@ std::string fill(CudaApi& api, void* library, bool is_cuda) {
 #define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_virtual_memory, member, cuda, hip)
   STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, name, parameters) find(api.member, #name, missing);
+#define STOWPLAN_FIND(member, name, parameters) find(api.member, #name, #name, missing);
   if (is_cuda) {
     STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_FIND)
   } else {
     STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
-    find(api.error_string, "GetErrorString", no_text);
+    find(api.error_string, "", "GetErrorString", no_text);
     api.memory_pools_supported = 88;
   }
 #undef STOWPLAN_FIND
