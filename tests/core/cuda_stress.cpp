@@ -14,7 +14,9 @@
 // The core's invariants are asserted after every change (STOWPLAN_DEBUG).
 
 #include <atomic>
+#include <chrono>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -124,6 +126,31 @@ class Program {
     }
     while (!blocks_.empty()) free_at(0);
     release_graph();
+  }
+
+  // A block beside the plan lies where two planned ones belong, and is held. While the stream is about to be told to
+  // wait for its uses, for the first of them, another thread asks for the second.
+  void take_two_places(Owner& owner) {
+    if (!begin()) fail("there is no step");
+    allocate(2 * kSize, kStreams[0], Cuda::kNone);
+    const auto guest = reinterpret_cast<std::uintptr_t>(blocks_.back().address);
+    Cuda::get().order(kStreams[0], kStreams[1]);
+    Cuda::get().use(blocks_.back().address, 2 * kSize, kStreams[1], blocks_.back().number);
+    stow_cuda_record_stream(blocks_.back().address, stream_handle(kStreams[1]));
+    free_at(blocks_.size() - 1);
+    std::future<void*> second;
+    owner.before_wait = [&] {
+      if (second.valid()) return;
+      second = std::async(std::launch::async, [] { return stow_cuda_malloc(kSize, 0, stream_handle(kStreams[0])); });
+      if (second.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) fail("a place came too early");
+    };
+    void* first = stow_cuda_malloc(kSize, 0, stream_handle(kStreams[0]));
+    if (!second.valid()) fail("nothing was waited for");
+    for (void* block : {first, second.get()}) {
+      if (reinterpret_cast<std::uintptr_t>(block) - guest >= 2 * kSlot) fail("the place is not the former block's");
+      stow_cuda_free(block, kSize, 0, stream_handle(kStreams[0]));
+    }
+    end();
   }
 
   // As a finalizer would, within a call of the owner's.
@@ -346,6 +373,18 @@ void capture_beside_a_stream_that_works() {
   finish(std::move(pools));
 }
 
+// A held guest lies over the places of two requests. The stream's wait for the first is not issued yet when another
+// thread asks for the second: it must not have its place before.
+void share_a_held_place(Books& books) {
+  auto pools = install(7);
+  {
+    Program program(*pools, books, 1, true, true);
+    Owner owner(pools->on(0).pool());
+    program.take_two_places(owner);
+  }
+  finish(std::move(pools));
+}
+
 // All calls of the owner's fail while arenas are given back: what streams may use stays mapped, and none is lost.
 void fail_in_the_midst(Books& books) {
   auto pools = install(6);
@@ -389,6 +428,7 @@ int main(int argc, char** argv) {
   }
   leave_a_capture_open();
   capture_beside_a_stream_that_works();
+  share_a_held_place(books);
   fail_in_the_midst(books);
   const std::uint64_t failed_alone = failures;
   if (replayed == 0 || strangers == 0 || unmapped == 0 || cuda.waits == 0 || failed_alone == 0)

@@ -25,7 +25,7 @@ class Owner {
     wrap<&Device::synchronize>(device, &Device::synchronize);
     wrap<&Device::record>(device, &Device::record);
     wrap<&Device::done>(device, &Device::done);
-    wrap<&Device::wait, false>(device, &Device::wait);
+    wrap<&Device::wait, false, true>(device, &Device::wait);
     wrap<&Device::unguard, false>(device, &Device::unguard);
     wrap<&Device::drop, false>(device, &Device::drop);
     wrap<&Device::forget_error, false>(device, &Device::forget_error);
@@ -33,16 +33,18 @@ class Owner {
   }
   ~Owner() { pool_.connect(inner_); }
 
-  std::atomic<unsigned> fault_rate{0};      // one call in so many fails
-  std::function<void()> finalizer = [] {};  // runs within calls
+  std::atomic<unsigned> fault_rate{0};        // one call in so many fails
+  std::function<void()> finalizer = [] {};    // runs within calls
+  std::function<void()> before_wait = [] {};  // runs before a stream is told to wait
 
  private:
-  template <auto member, bool may_fail = true, class R, class... A>
+  template <auto member, bool may_fail = true, bool is_wait = false, class R, class... A>
   void wrap(Device& device, R (*Device::*)(void*, A...)) {
     device.*member = [](void* owner, A... arguments) -> R {
       Owner& self = *static_cast<Owner*>(owner);
       self.pool_.lanes()->counters();
       self.finalizer();
+      if constexpr (is_wait) self.before_wait();
       if constexpr (may_fail) {
         if (self.fault_rate != 0 && ++self.calls_ % self.fault_rate == 0) return -1;
       }

@@ -84,10 +84,13 @@ Bytes DevicePool::room(bool within_limit) {
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.
 bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
-  Lock lock(lock_);
-  if (!lanes_.shelter(id, reason)) return false;
-  address = lanes_.range_of(id).begin;
-  if (kDebug) lanes_.assert_invariants();
+  {
+    Lock lock(lock_);
+    if (!lanes_.shelter(id, reason)) return false;
+    address = lanes_.range_of(id).begin;
+    if (kDebug) lanes_.assert_invariants();
+  }
+  if (is_shared_) await_issued();
   return true;
 }
 
@@ -134,7 +137,9 @@ void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId gran
     for (const HeldPtr& held : awaited) {
       for (const Use& use : held->uses) Device::checked(device_.wait(device_.owner, stream, use.event.token()));
     }
+    waits_to_issue_.fetch_sub(1, std::memory_order_release);
   } catch (const OwnersError&) {
+    waits_to_issue_.fetch_sub(1, std::memory_order_release);
     const auto held = std::make_shared<Held>();
     held->former = awaited;
     Lock lock(lock_);

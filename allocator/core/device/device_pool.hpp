@@ -35,6 +35,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ class DevicePool {
  public:
   static constexpr Stream kPerThread = allocator::kPerThread;
 
-  explicit DevicePool(Scope scope = Scope::thread) : lanes_(kUnit, scope) {}
+  explicit DevicePool(Scope scope = Scope::thread) : lanes_(kUnit, scope), is_shared_(scope == Scope::process) {}
 
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
@@ -78,8 +79,10 @@ class DevicePool {
         return grant;
       }
       if (grant.waits) awaited = take_awaited(grant.id);
+      if (grant.waits) waits_to_issue_.fetch_add(1, std::memory_order_relaxed);
     }
     if (grant.waits) wait_for_uses(awaited, grant.id, stream);
+    if (is_shared_) await_issued();
     return grant;
   }
   // Serves a block by upstream; its memory is the client's. If the answer is an error, that has been noted, and the
@@ -145,6 +148,11 @@ class DevicePool {
 
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
+  // A held block leaves the arena as a whole, and the stream is told to wait for its uses after that, by the thread
+  // that took part of its place. Other threads of the same lane, and so stream, may have been given the rest before.
+  void await_issued() const {
+    while (waits_to_issue_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  }
   bool is_done(Held& held);
   void record_events(Held& held);
   bool make_idle() const;
@@ -175,6 +183,8 @@ class DevicePool {
 
   profiler::SpinLock lock_;
   AutoLanes lanes_;
+  const bool is_shared_;                // threads may share a lane
+  std::atomic<int> waits_to_issue_{0};  // by requests that have been given their place
   LockedLanes locked_{lock_, lanes_};
   Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;
