@@ -40,6 +40,7 @@
 #include <utility>
 #include <vector>
 
+#include "apart.hpp"
 #include "device.hpp"
 #include "locked_lanes.hpp"
 #include "virtual_arena.hpp"
@@ -151,6 +152,8 @@ class DevicePool {
   // A held block leaves the arena as a whole, and the stream is told to wait for its uses after that, by the thread
   // that took part of its place. Other threads of the same lane, and so stream, may have been given the rest before.
   void await_issued() const {
+    if (waits_to_issue_.load(std::memory_order_acquire) == 0) return;
+    const Apart apart;  // the other thread wants it back
     while (waits_to_issue_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   }
   bool is_done(Held& held);
