@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..gpu.test_pool_captures_gpu import each_pool
+import pytest
+
+from ..gpu.test_pool_captures_gpu import POOLS
 from .programs import run
 
 TWO = """
@@ -175,7 +177,7 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     run(program, SIMHIP_DEVICES="2", SIMHIP_MEMORY_POOLS="0")
 
 
-@each_pool
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
 def test_a_thread_on_another_device_ends_no_capture(pool: str) -> None:
     """A finalizer may run anywhere; the legacy streams of two devices have one handle."""
     program = """
