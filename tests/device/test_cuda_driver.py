@@ -73,10 +73,16 @@ assert made == (0b10, 0), made
     run(pool + program, SIMHIP_DEVICES="3")
 
 
-def test_captures_stay_whole(pool: str) -> None:
-    captures.test_planned_steps_of_another_thread_end_no_capture(pool)
-    captures.test_a_graph_keeps_what_its_capture_asked_for(pool)
-    captures.test_a_pool_that_is_dropped_ends_no_capture_and_goes_after_it(pool)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "planned_steps_of_another_thread_end_no_capture",
+        "a_graph_keeps_what_its_capture_asked_for",
+        "a_pool_that_is_dropped_ends_no_capture_and_goes_after_it",
+    ],
+)
+def test_captures_stay_whole(pool: str, name: str) -> None:
+    captures.test_captures(pool, captures.PROGRAMS[name])
 
 
 @pytest.mark.parametrize("ordered", ["0", "1"])
