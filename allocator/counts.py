@@ -70,13 +70,13 @@ REASONS: dict[str, Reason] = {
         "nothing in a plan's first steps; later, drop results of former steps sooner, or use their memory again",
     ),
     "late": Reason(
-        "the planned address was still occupied by a block that had outlived its plan",
-        "drop what only some steps keep, or make it in `with pool.interrupt():`",
+        "the planned address was still occupied: by a block that had outlived its plan, or a longer one of this step",
+        "nothing where lengths vary; else drop what only some steps keep, or make it in `with pool.interrupt():`",
     ),
     "mismatch": Reason(
         "the request was not planned, or is larger than planned",
-        "nothing where little differs; give each kind of step a key, and put what varies widely into "
-        "`with pool.interrupt():` (served by upstream, never planned)",
+        "nothing, if memory is no problem; else give each kind of step a key, and mark by `with pool.interrupt():` "
+        "what sometimes needs more than all the rest of the step",
     ),
     "unnoted": Reason(
         "no memory was left to note the request, so its step is not planned",
