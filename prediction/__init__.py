@@ -3,7 +3,7 @@
 ``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
 ``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` tells
 ``steps``        profiles of recorded steps; ``ranks``: of one rank of many
-``laws``         bytes as exact functions of lengths
+``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
 ``guarding``     `guard`: an error before a call that will not fit
 ``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``

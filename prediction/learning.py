@@ -10,9 +10,7 @@
     5  run three shapes more, odd and powers of 2   a law that misses one of them is none: once more, at double lengths
     6  run it long in one length                    where blocks below 256 KiB are above: whether laws hold there
 
-A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
-lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
-or a page, rounds (``n // 2``): such moments are predicted one unit and a page further, and so are never low.
+The peak at other lengths is that of the moment (`moments`) that has most alive there.
 
 Counts alone decide what runs: bytes and requests. If that takes longer than it may, the clock ends it, and it cannot
 tell. Blocks that were below 256 KiB in all runs, and would not be at the lengths that are requested, it cannot tell.
@@ -26,47 +24,28 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..units import human_bytes
 from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, bytes_of, sizes, ties
 from .laws import Grid, Laws
+from .moments import IN_PLACE, NOTHING, PAGE, Moment, moments_of, small_blocks
 from .runs import Run, run
 
-__all__ = ["SECONDS", "Model", "Moment", "learn"]
+__all__ = ["SECONDS", "Model", "learn"]
 
 SECONDS = 10.0
 """Seconds after which learning is given up."""
 LEAST, LEAST_OF_MANY = 36, 12
 """The shortest of the lengths tried, of up to two and of more; in steps of a third, so that quarters are whole."""
-PAGE = 1 << 12
-"""Bytes that a law may miss a shape by, and be added to it."""
-IN_PLACE = 1 << 18
-"""Bytes from which on NumPy computes in a temporary array's memory (NPY_MIN_ELIDE_BYTES)."""
 ENOUGH, MOST = 1 << 20, 1 << 25
 """Bytes: of arguments, and of a peak, from which on lengths are not doubled."""
 MOST_REQUESTS = 1 << 14
 """Requests of a run, from which on lengths are not doubled."""
-MOST_LENGTHS, MOST_MOMENTS = 5, 200
+MOST_LENGTHS = 5
 NO_LENGTHS = Lengths((), ())
-
-
-class Moment(NamedTuple):
-    """What is alive at one moment: laws of all bytes, of those of results, and of those by the line that asked."""
-
-    laws: Laws
-    lines: tuple[str, ...]
-    rounds: bool
-    """Whether the laws are met up to a rounding."""
-
-    def at(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
-        """Return the bytes at some lengths, never below 0; if they round, one unit and a page further."""
-        found = self.laws.at([length + self.rounds for length in lengths]) + PAGE * self.rounds
-        live, results, *by_line = np.maximum(found, 0).tolist()
-        return live, results, dict(zip(self.lines, by_line, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +105,6 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _tuples(one) for name, one in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-NOTHING = Moment(Laws((), np.zeros((2, 0), dtype=object)), (), rounds=False)
 
 
 def learn(
@@ -294,7 +270,7 @@ class _Trial:
         runs = [self.run(point)[-1] for point in grid.points]
         checks = _checks(grid, runs)
         runs += [self.run(point, trim=point == checks[-1])[-1] for point in checks]
-        moments, missed = _moments(grid, runs, checks)
+        moments, missed = moments_of(grid, runs, checks)
         points, count = [*grid.points, *checks], range(len(grid.base))
         given = bytes_of(self.arguments(points[-1]))
         more = checks and max(runs[-1].peak, given) < MOST and len(runs[-1].profile) < 4 * MOST_REQUESTS
@@ -307,7 +283,7 @@ class _Trial:
             tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points)),
             bytes_of(self.arguments(grid.base)),
             sizes([value for point in points for value in self.arguments(point)]),
-            *_small(grid, runs),
+            *small_blocks(grid, runs),
             cannot_tell=missed,
         ), _unseen(runs[-1], given)
 
@@ -367,86 +343,3 @@ def _unseen(found: Run, given: int) -> str:
         f"its largest run touched {human_bytes(found.touched)} of fresh memory, and all arrays that it allocated have "
         f"{human_bytes(counted)}: a C library takes the rest (LAPACK's workspaces are such), which is not counted"
     )
-
-
-def _moments(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[tuple[Moment, ...], str]:
-    """Find the laws of the moments, and why the peak may follow none of them."""
-    requests = _requests(runs)
-    live = np.array([np.append(one.live, 0)[at] for one, at in zip(runs, requests, strict=True)]).T
-    n = len(grid.steps)
-    unique: npt.NDArray[np.int64]
-    unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
-    laws = grid.fit(unique[:, :n])
-    exact, rounds = _met(laws, unique[:, n:], checks, grid.base)
-    missed, peaks = "", [one.peak for one in runs]
-    for row in np.flatnonzero(~(exact | rounds)).tolist():
-        share = (unique[row] / np.maximum(peaks, 1))[unique[row] > 0]
-        if share.max() > (0.5 if len(share) == len(peaks) else 0.125) or share[-1] > share[0]:
-            most = int(unique[row].argmax())
-            line = runs[most].lines()[int(requests[most][where[row]])]
-            off, lengths = max(
-                (abs(laws.at(one)[row] - unique[row, n + k]), one) for k, one in enumerate(checks)
-            )
-            missed = missed or (
-                f"what is alive at {line} follows no law: its bytes at lengths of "
-                f"{', '.join(f'{length:,}' for length in lengths)} are {off:,} off"
-            )
-    kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
-    moments = []
-    for row in kept[:MOST_MOMENTS]:
-        asked = [(one, int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
-        parts = [one.at(at) if at >= 0 else (0, {}) for one, at in asked]
-        lines = sorted({line for _, by_line in parts for line in by_line})
-        by_line = [[counts.get(line, 0) for _, counts in parts] for line in lines]
-        laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
-        moments.append(Moment(laws, tuple(lines), bool(rounds[row])))
-    return tuple(moments), missed
-
-
-def _small(grid: Grid, runs: list[Run]) -> tuple[tuple[str, ...], Laws]:
-    """Return the lines whose blocks were below `IN_PLACE` in all runs, and laws of their largest."""
-    blocks = [one.blocks() for one in runs]
-    lines = sorted(line for line in set().union(*blocks) if max(at.get(line, 0) for at in blocks) < IN_PLACE)
-    return tuple(lines), grid.fit([[at.get(line, 0) for at in blocks[: len(grid.steps)]] for line in lines])
-
-
-def _requests(runs: list[Run]) -> list[Any]:
-    """Return each run's requests in order, if all request and free the same blocks; or else each line's fullest one.
-
-    A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no law.
-    """
-    if len({(one.profile.start.tobytes(), one.profile.end.tobytes()) for one in runs}) == 1:
-        return [np.arange(len(runs[0].profile))] * len(runs)
-    fullest: list[dict[str, int]] = []
-    for one in runs:
-        lines, falling = one.lines(), np.argsort(-one.live, kind="stable").tolist()
-        fullest.append({lines[request]: request for request in reversed(falling)})
-    every = sorted(set().union(*fullest))
-    return [np.array([at.get(line, -1) for line in every], dtype=np.int64) for at in fullest]
-
-
-def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
-    """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
-    exact, near = np.ones((2, len(found)), dtype=bool)
-    for k, lengths in enumerate(checks):
-        predicted = laws.at(lengths)
-        unit = abs(laws.at([length + 1 for length in lengths]) - predicted)
-        off = abs(predicted - found[:, k].astype(object))
-        exact &= np.asarray(off == 0, dtype=bool)
-        near &= np.asarray((off <= unit) | ((off <= PAGE) & (off <= found[:, k] // 512)), dtype=bool)
-    # A cubic term that is only rounding is small here, and large far out.
-    cubic = [sum(powers) > 2 and max(powers) > 1 for powers in laws.powers]
-    without = replace(laws, factors=np.where(cubic, 0, laws.factors))
-    far = [length * 32 for length in least]
-    near &= np.asarray(abs(laws.at(far) - without.at(far)) * 100 <= abs(laws.at(far)), dtype=bool)
-    return exact, near & ~exact
-
-
-def _undominated(laws: Laws, rows: Any, least: Sequence[int]) -> list[int]:
-    """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
-    kept: list[int] = []
-    factors, far = laws.factors, laws.at([length * 1000 for length in least])
-    for row in sorted(rows.tolist(), key=lambda row: -int(far[row])):
-        if not any(bool((factors[row] <= factors[other]).all()) for other in kept):
-            kept.append(row)
-    return kept

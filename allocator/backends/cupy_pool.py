@@ -196,9 +196,10 @@ class CupyPool(Pool):
         """Declare that an array is used on another stream than the one that was current when it was made.
 
         When its memory is free, it is not reused before that stream has finished the work queued by then:
-        the pool records an event there, and whatever takes the place waits for it. Without such a word the pool knows
-        of the array's own stream alone, as ``cupy.cuda.MemoryPool`` does. The program must then wait for the other
-        stream before it drops the array. PyTorch's ``Tensor.record_stream`` does the same.
+        the pool records an event there, and the next block in its place waits for that. If you declare nothing, the
+        pool reuses the memory in the order of the array's own stream, as ``cupy.cuda.MemoryPool`` does, and your
+        program must wait for the other stream before it drops the array. PyTorch's ``Tensor.record_stream`` does the
+        same.
 
         Parameters
         ----------

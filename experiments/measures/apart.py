@@ -35,9 +35,10 @@ def ask(
     asked
         Its arguments, by name.
     variables
-        Of the process's environment, beside those of this one; without an allocator that was chosen for this one.
+        Environment variables that the process gets besides this process's own. It does not inherit an allocator that
+        was preloaded here.
     seconds
-        That the process may take.
+        Time limit of the process; None: no limit.
 
     Raises
     ------

@@ -222,7 +222,6 @@ def test_without_pytorch_the_pool_says_so() -> None:
         TorchPool(device="cuda")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize("used", [True, False])
 def test_a_fork_of_a_process_that_has_used_the_pool_is_refused(
     pool: StreamsTorchCudaPool, used: bool

@@ -25,10 +25,12 @@
 #include <thread>
 #include <vector>
 
+#include "books.hpp"
 #include "faulty_owner.hpp"
 #include "simulated_cuda.hpp"
 
 using namespace simulated;
+using stress::Books;
 
 extern "C" {
 void* stow_cuda_malloc(std::size_t size, int device, CudaStream stream);
@@ -51,28 +53,6 @@ constexpr Bytes kSize = 1000, kSlot = 1024;
 constexpr unsigned kPlaces = 4;
 
 std::atomic<std::uint64_t> operations{0}, failures{0};
-
-// Live blocks of all threads, to see that none overlap.
-class Books {
- public:
-  void add(void* address, Bytes size) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    const auto next = ranges_.upper_bound(begin);
-    const auto end = begin + static_cast<std::uintptr_t>(size);
-    if (next != ranges_.end() && next->first < end) fail("two blocks overlap");
-    if (next != ranges_.begin() && std::prev(next)->second > begin) fail("two blocks overlap");
-    ranges_[begin] = end;
-  }
-  void remove(void* address) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ranges_.erase(reinterpret_cast<std::uintptr_t>(address)) != 1) fail("a block was never there");
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::uintptr_t, std::uintptr_t> ranges_;
-};
 
 // Each block lives for three requests.
 PlanPtr make_plan() {

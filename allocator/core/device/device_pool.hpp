@@ -20,10 +20,10 @@
 // They come again when there is room, some steps later.
 //
 // Memory is reserved once. An arena in virtual memory takes all that it lacks. Where there is no room for that
-// (Device::room), it takes what requests need to have their places, as blocks from before it go. Best fit puts blocks
-// that live longest at the bottom, so what still lives elsewhere is what has no memory here yet. Where there is no
-// virtual memory, upstream gives back what it keeps before it is asked for an arena, and an arena in which nothing
-// lives goes before a larger one comes.
+// (Device::room), the arena maps the pages that requests need, while blocks from before it are freed. Best fit places
+// the blocks with the longest lifetimes at the bottom; as long as these still live elsewhere, the bottom has no memory.
+// Without virtual memory, upstream first frees what it has cached, then the pool frees an arena without live blocks,
+// and then upstream allocates the larger one.
 //
 // Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
 // never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
@@ -149,8 +149,9 @@ class DevicePool {
 
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
-  // A held block leaves the arena as a whole, and the stream is told to wait for its uses after that, by the thread
-  // that took part of its place. Other threads of the same lane, and so stream, may have been given the rest before.
+  // Waits until no request has waits to issue. A held block leaves the arena as a whole, as soon as a request gets a
+  // part of its place; the thread of that request then tells the stream to wait for the block's uses. Meanwhile another
+  // thread of the same lane, and so of the same stream, may get the rest of the place.
   void await_issued() const {
     if (waits_to_issue_.load(std::memory_order_acquire) == 0) return;
     const Apart apart;  // the other thread wants it back

@@ -14,8 +14,8 @@
 // `is_worn()`, its caller may serve what is not planned by an allocator that splits what it has (`note_beside`).
 //
 // O(log segments) for a request that a free one serves; else a call of the driver. Any thread, at any time. The driver
-// is never called under the lock, and neither is `may_free`. No byte is lost where the host has no memory: what cannot
-// be noted is not taken, or goes back to the device.
+// is never called under the lock, and neither is `may_free`. If the host has no memory to note a segment, the pool does
+// not take that segment, or gives it back to the device.
 #pragma once
 
 #include <atomic>

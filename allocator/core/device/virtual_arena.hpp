@@ -32,8 +32,8 @@ struct VirtualMemory {
   Bytes reach = 0;           // addresses that an arena reserves: no more memory than this can be of use
   std::vector<int> devices;  // that may use the memory; it is the first one's, and the others may be refused
 
-  // That of a device, of which an arena reserves as much as the device has. The device's peers may use it, too, because
-  // programs copy from one device to another. The page is 0 where there is none.
+  // Returns a device's virtual memory. An arena reserves as many addresses as the device has bytes. Peers of the device
+  // may access it, because programs copy from one device to another. Without virtual memory, page() is 0.
   static VirtualMemory of(const CudaApi& api, int device);
   // Bytes in which memory comes.
   Bytes page() const;
