@@ -411,7 +411,7 @@ class Scheduler:
             error = known.error
             if isinstance(error, BudgetError):
                 if all(one.directions is None for one in self._known):
-                    known.timed = TIMED_STEPS  # no other seconds lower the least peak
+                    known.timed = TIMED_STEPS  # the least peak was looked for by equal seconds, too
                     raise self._over_budget(error) from None
                 # Other structures keep to the budget: this one comes as near as it can.
                 if known.solution is None or error.least < known.solution.peak:

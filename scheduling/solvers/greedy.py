@@ -8,7 +8,8 @@ bytes above the budget for each second); the best goes on into local search by r
 Without phases local search begins several times on small graphs, and a descent that gets stuck is tried in steps of a
 fiftieth, with local search; under a time limit again, each time with twice as much of it, until the time is over. Where
 no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between the
-highest that was missed and the lowest that was reached.
+highest that was missed and the lowest that was reached. If that is above the budget, equal seconds take the place of
+those measured, which differ from run to run, and the search is repeated (without phases on small graphs alone).
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
 storage; local search 4,000 to 40,000, the fewer the larger the graph.
@@ -109,7 +110,7 @@ def _with_phases(search: _Search, budget: int) -> Found:
     """Descend from every start, or else to the least peak."""
     best = search.descended(search.starts(budget, search.options.incumbents), budget)
     is_found = best.peak <= budget or search.over()
-    return best if is_found else search.lowest(_least(search), best, budget)
+    return best if is_found else search.lowest(_least_by_any_seconds(search, budget), best, budget)
 
 
 def _without_phases(search: _Search, budget: int) -> Found:
@@ -121,7 +122,11 @@ def _without_phases(search: _Search, budget: int) -> Found:
         best = search.descended(starts, budget)
     if best.peak > budget and not search.over():
         effort = search.effort
-        lowest = _least(search) if small else _stepwise(search, search.starts(0, ())[0], 0, effort)
+        lowest = (
+            _least_by_any_seconds(search, budget)
+            if small
+            else _stepwise(search, search.starts(0, ())[0], 0, effort)
+        )
         best = search.lowest(lowest, best, budget)
         while not small and search.left() and not search.over() and best.peak > max(budget, search.floor):
             effort *= 2
@@ -173,6 +178,24 @@ def _least(search: _Search) -> Found:
     return _bisected(search, best, max(floor, best.peak * 9 // 10), starts[:3], LEAST_EFFORT // 2)
 
 
+def _least_by_any_seconds(search: _Search, budget: int) -> Found:
+    """Look for the smallest peak of all; where it is above the budget, once more as if each operator took equally long.
+
+    A descent weighs bytes against seconds. These are measured, so what it finds may differ from run to run; what it
+    finds by equal ones does not. Neither is always lower.
+    """
+    found = _least(search)
+    if found.peak <= budget or search.over() or np.ptp(search.graph.seconds) == 0:
+        return found
+    graph = search.graph.with_seconds(np.ones(len(search.graph)))
+    equal = _Search(graph, replace(search.options, time_limit=search.left(), report=None))
+    equal.ways = search.ways
+    lowest = _least(equal)
+    lowest = equal.improved(lowest, lowest.peak, equal.effort)
+    search.interrupted |= equal.interrupted
+    return min(found, search.at(lowest.schedule), key=rank(0))
+
+
 def _segments(storages: Storages) -> Iterator[IntArray]:
     """Yield the ways of 2 segments and more, in growing steps, up to a few times the root of all operators."""
     count, most = 2, MOST_SEGMENTS * math.isqrt(len(storages.graph))
@@ -205,13 +228,13 @@ class _Search:
         limit = options.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
         storages = Storages(graph)
-        self._ways = np.zeros(graph.values, dtype=np.uint8)
+        self.ways = np.zeros(graph.values, dtype=np.uint8)
         for storage, ways in storages.ways.items():
             for way in ways:
                 if way < Way.SWAPPED or options.swap:
-                    self._ways[storage] |= 1 << int(way)
+                    self.ways[storage] |= 1 << int(way)
                     if way == Way.DROPPED and not graph.has_phases():
-                        self._ways[storage] |= ANYWHERE
+                        self.ways[storage] |= ANYWHERE
         self._groups = _groups(storages)
         self._after, self._before = graph.dependants(), graph.dependencies().rows()
         moves = graph.phase == Phase.BACKWARD if graph.has_phases() else np.ones(len(graph), dtype=bool)
@@ -222,7 +245,7 @@ class _Search:
 
     def at(self, schedule: Schedule) -> Found:
         """Simulate a schedule, with all KEPT that is in no way that is allowed."""
-        allowed = (self._ways[self.graph.storage] >> schedule.way & 1).astype(bool)
+        allowed = (self.ways[self.graph.storage] >> schedule.way & 1).astype(bool)
         if not allowed.all():
             schedule = schedule.with_ways(np.where(allowed, schedule.way, int(Way.KEPT)))
         peak, _, _, seconds = simulator(self.graph, schedule, self.options.rates).evaluate()
@@ -239,7 +262,7 @@ class _Search:
 
     def forbid(self, storages: set[int]) -> None:
         """Let these be dropped no longer."""
-        self._ways[list(storages)] &= 0xFF ^ (ANYWHERE | 1 << int(Way.DROPPED))
+        self.ways[list(storages)] &= 0xFF ^ (ANYWHERE | 1 << int(Way.DROPPED))
 
     def is_done(self, found: Found, budget: int) -> bool:
         """Whether nothing better is wanted, or there is nothing better."""
@@ -273,7 +296,7 @@ class _Search:
             self.graph,
             start.schedule.order,
             start.schedule.way,
-            self._ways,
+            self.ways,
             budget,
             options.rates,
             drops=None if drops is None else drops.rows(),

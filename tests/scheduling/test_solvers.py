@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.convolutional_graphs import graph_of
 from stowplan.errors import BudgetError, ScheduleError, UnknownSolverError
 from stowplan.scheduling import (
     Rates,
@@ -265,3 +266,13 @@ def test_the_least_peak_does_not_depend_on_the_disk(mib_a_second: int) -> None:
     assert least(graph, swap=True, rates=rates).peak == 200 * mib
     found = schedule(graph, 300 * mib, swap=True, rates=rates)
     assert check(graph, found.schedule, rates) == found.peak <= 300 * mib
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_seconds_do_not_decide_what_is_refused(seed):
+    graph = graph_of("VGG-16", trains=True)
+    equal = least(graph.with_seconds(np.ones(len(graph)))).peak
+    measured = graph.seconds * np.random.default_rng(seed).lognormal(0, 0.3, len(graph))
+    found = least(graph.with_seconds(measured)).peak
+    assert found <= equal
+    assert schedule(graph.with_seconds(measured), equal).peak <= equal
