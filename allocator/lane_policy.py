@@ -97,7 +97,8 @@ class LanePolicy(Generic[R]):
     warmup
         Steps to let pass before recording.
     found
-        Whether steps are found, rather than marked. There is no warm-up then: what is found is hot.
+        Whether steps are found, rather than marked. There is no warm-up then, but the first one that is found is
+        planned only if the next one repeats it.
     has_time
         Tells whether there is time for one more order; called where one is due, and never twice for it.
 
@@ -208,8 +209,9 @@ class LanePolicy(Generic[R]):
             convinces = self._is_due(revisions)
         else:
             again = evidence is Evidence.REPEATED or number in self._seen
+            is_warmup = self.found and not self._seen  # it may be the one that makes the optimizer's state
             self._seen.append(number)
-            convinces = again or self._unproven < UNPROVEN
+            convinces = again or (self._unproven < UNPROVEN and not is_warmup)
         if number in self._in_work or not convinces or not self._has_time():
             return False
         self._unproven += evidence is not Evidence.OBSTRUCTED

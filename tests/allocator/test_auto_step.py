@@ -107,6 +107,30 @@ def test_what_is_found_equals_what_is_recorded() -> None:
         assert not profile.escaped.any()
 
 
+def train(pool: NumpyPool, steps: int) -> None:
+    """Train with gradients that stay until the next update, and a small state, which the first one makes."""
+    state: list[np.ndarray] = []
+    gradients: list[np.ndarray] = []
+    for _ in range(steps):
+        activations = [np.ones(40_000 + 500 * k) for k in range(8)]
+        gradients.clear()
+        while activations:
+            gradients.append(activations.pop()[:500] * 2)
+        if not state:
+            state = [np.zeros(500) for _ in gradients]
+        for one, gradient in zip(state, gradients, strict=True):
+            np.add(one, gradient, out=one)
+        pool.wait()
+
+
+def test_the_step_that_makes_the_optimizers_state_is_not_planned() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        train(pool, 12)
+    assert pool.stats.plans == 1
+    assert pool.plan().placement.status == "optimal"
+
+
 def test_a_marked_step_ends_the_search() -> None:
     pool = NumpyPool(small=0, auto_step=True)
     with pool:

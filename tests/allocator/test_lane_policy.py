@@ -145,6 +145,12 @@ def test_a_step_replayed_in_full_from_a_plan_in_use_is_proof(revisions: int | No
     assert next_record(policy, 9) is proves
 
 
+def test_the_first_step_that_is_found_is_planned_only_if_it_repeats() -> None:
+    assert in_state(WATCH, found=True).orders(AGAIN)
+    policy = in_state(WATCH, found=True)
+    assert [next_record(policy, number) for number in (0, 1)] == [False, True]
+
+
 # -------------------------------------------------------------------------------------------- what stands in the way
 
 

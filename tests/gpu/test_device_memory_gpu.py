@@ -209,6 +209,18 @@ def test_a_larger_plan_makes_the_arena_grow(cupy: Any, either: Any) -> None:
     assert in_use(cupy) == before
 
 
+def test_an_arena_that_made_room_many_times_in_a_step_soon_grows_again(cupy: Any, either: Any) -> None:
+    pool = either()
+    cupy.cuda.set_allocator(pool.malloc)
+    train(cupy, pool, 6, lambda _: 8 * MIB)
+    arena = pool.stats.arena_bytes
+    blocks = [cupy.empty(8 * MIB, cupy.int8) for _ in range(4)]  # each has pages of the arena go
+    assert pool.stats.arena_bytes < arena / 2
+    del blocks
+    train(cupy, pool, 4, lambda _: 8 * MIB)
+    assert pool.stats.arena_bytes == arena
+
+
 def test_an_upstream_that_keeps_memory_is_warned_of(cupy: Any) -> None:
     pool = CupyPool(cupy.cuda.malloc_managed)
     cupy.cuda.set_allocator(pool.malloc)

@@ -201,7 +201,7 @@ Bytes DevicePool::shrink_arenas(Bytes enough) {
       ArenaMemory& arena = at->second;
       arena.shrinks = false;
       const std::uint64_t step = lanes_.counters().steps;
-      if (gone > before) {
+      if (gone > before && step >= arena.grows_again) {  // once for all requests of a step
         arena.rest = step > arena.grows_again + kLongest ? 1 : std::min(2 * arena.rest + 1, kLongest);
         arena.grows_again = step + arena.rest;
       }
