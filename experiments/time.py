@@ -25,7 +25,7 @@ from .measures import output, peers
 from .measures.apart import ask
 from .measures.medians import standard_error
 from .measures.paired_timing import OURS, Task, ratios
-from .measures.recordings import affordable, expected
+from .measures.recordings import affordable, expected, overflows
 from .measures.runner import CELL, NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 
 HOST = (peers.PLAIN, *peers.LIBRARIES, peers.TUNED_GLIBC)
@@ -47,6 +47,8 @@ def measure(runner: Runner, cell: Cell) -> Row:
     """
     if title_of(cell.device) == SIMULATED:
         raise CannotRunError(NO_TIMES)
+    if overflows(cell):
+        raise CannotRunError("left out: Chainer's convolution indexes with 32 bits, which are too few")
     others = others_of(cell.device)
     seconds, need = expected(runner, cell)
 

@@ -105,8 +105,20 @@ def within_reach(runner: Runner, cell: Cell) -> bool:
     return runner.known(f"recordings/{cell.name}") is not None or affordable(runner, cell)
 
 
+def overflows(cell: Cell) -> bool:
+    """Whether a step would index beyond 32 bits on a device: seen on U-Net at 64, it ends all work of the process."""
+    most = cell.model.most_indexed
+    if cell.device != "gpu" or cell.phase != "training" or most is None or cell.batch <= most:
+        return False
+    from chainer.backends import cuda
+
+    return not cuda.cudnn_enabled
+
+
 def affordable(runner: Runner, cell: Cell, steps: int = WARMUP + 3, share: float = 0.6) -> bool:
     """Whether so many steps of a cell take no longer than the limit, and no more than a share of the free memory."""
+    if overflows(cell):
+        return False
     seconds, need = expected(runner, cell)
     return seconds * steps <= runner.limit and need <= share * available_bytes(cell.device)
 

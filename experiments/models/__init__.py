@@ -31,6 +31,9 @@ class Model:
         Batch sizes for training, those of Sekiyama et al. 2018, section 5. Inference has a batch of 1.
     optimizer
         The name of Chainer's.
+    most_indexed
+        The largest batch whose columns Chainer's own convolution on a device can index, with 32 bits; None: those of
+        `batches` can be.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Model:
     kind: Kind
     batches: tuple[int, ...] = (32, 64, 128)
     optimizer: str = "MomentumSGD"
+    most_indexed: int | None = None
 
     @property
     def network(self) -> Any:
@@ -70,7 +74,7 @@ MODELS = {
         Model("googlenet", "GoogLeNet", (_DEMO, "GoogLeNet"), "images"),
         Model("resnet50", "ResNet-50", (_DEMO, "ResNet50"), "images"),
         Model("inception-resnet", "Inception-ResNet v2", _INCEPTION, "images"),
-        Model("unet", "U-Net", _own("unet", "UNet"), "tiles"),
+        Model("unet", "U-Net", _own("unet", "UNet"), "tiles", most_indexed=46),
         Model("seq2seq", "seq2seq", _own("seq2seq", "Seq2seq"), "sentences", _SENTENCES, "Adam"),
         Model("transformer", "Transformer", _own("transformer", "Transformer"), "padded", optimizer="Adam"),
     )

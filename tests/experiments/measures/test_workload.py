@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from experiments.measures import data
+from experiments.measures.recordings import overflows
+from experiments.measures.runner import Cell
 from experiments.measures.workload import Workload
 from experiments.models import MODELS, Model
 
@@ -28,3 +30,11 @@ def test_twins_share_parameters_and_no_gradients(chainer: Any) -> None:
     for path, gradient in arrays(work, "grad").items():
         np.testing.assert_equal(gradient, gradients[path])
         assert gradient is None or not np.shares_memory(gradient, arrays(twin, "grad")[path])
+
+
+def test_what_chainer_cannot_index_on_a_device_is_not_run(chainer: Any) -> None:
+    unet, columns = MODELS["unet"], 64 * 3 * 3 * 282 * 282  # of its largest convolution's input, for one example
+    assert unet.most_indexed is not None
+    assert unet.most_indexed * columns < 2**31 <= (unet.most_indexed + 1) * columns
+    cells = [Cell(device, unet, "training", batch) for device in ("cpu", "gpu") for batch in unet.batches]
+    assert [overflows(cell) for cell in cells] == [False] * 4 + [True] * 2
