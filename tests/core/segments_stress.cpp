@@ -1,9 +1,10 @@
-// Blocks of a pool's segments while the host runs out of memory; for sanitizer builds (make asan).
+// What a pool takes of a device while the host runs out of memory; for sanitizer builds (make asan).
 //
-// In each request, and in half of the programs in each free, one `new` fails. What the account holds is still what the
-// device has given out, and blocks do not overlap. In the end all goes back, but for blocks whose free could not be
-// noted.
+// In each request, and in half of the programs in each free, one `new` fails. What the account of the segments holds is
+// still what the device has given out, and blocks do not overlap. In the end all goes back, but for blocks whose free
+// could not be noted. An arena in virtual memory knows all that is mapped, and the memory of a device all its blocks.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -11,8 +12,10 @@
 #include <random>
 #include <vector>
 
+#include "cuda_memory.hpp"
 #include "segments.hpp"
 #include "stress.hpp"
+#include "virtual_arena.hpp"
 
 using namespace stowplan::allocator;
 using stress::fail;
@@ -40,6 +43,7 @@ bool survives(int allocations, F&& f) {
 struct Driver {
   static inline std::map<std::uintptr_t, Bytes> given;
   static inline std::uintptr_t next = std::uintptr_t{1} << 40;
+  static inline Bytes created = 0, mapped = 0;  // of virtual memory
 
   static Bytes in_use() {
     Bytes bytes = 0;
@@ -62,6 +66,27 @@ struct Driver {
     };
     api.exchange_capture_mode = [](int*) { return kCudaSuccess; };
     api.get_device = [](int* device) { return *device = 0, kCudaSuccess; };
+    api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone, kCudaSuccess; };
+    api.has_virtual_memory = true;
+    api.granularity = [](std::size_t* page, const MemoryProperties*, int) {
+      return *page = static_cast<std::size_t>(Segments::kPage), kCudaSuccess;
+    };
+    api.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
+      *address = reinterpret_cast<void*>(next);
+      next += size;
+      return kCudaSuccess;
+    };
+    api.unreserve = [](void*, std::size_t) { return kCudaSuccess; };
+    api.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
+      created += static_cast<Bytes>(size);
+      return *handle = size, kCudaSuccess;
+    };
+    api.release = [](MemoryHandle size) { return created -= static_cast<Bytes>(size), kCudaSuccess; };
+    api.map = [](void*, std::size_t size, std::size_t, MemoryHandle, unsigned long long) {
+      return mapped += static_cast<Bytes>(size), kCudaSuccess;
+    };
+    api.unmap = [](void*, std::size_t size) { return mapped -= static_cast<Bytes>(size), kCudaSuccess; };
+    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return kCudaSuccess; };
     return api;
   }
 };
@@ -105,6 +130,44 @@ void run(unsigned seed) {
   Driver::given.clear();
 }
 
+void run_arena(unsigned seed) {
+  constexpr Bytes kReach = 64 * Segments::kPage;
+  auto arena = VirtualArena::reserve({Driver::api(), kReach, {0}});
+  std::mt19937 random(seed);
+  const auto page = [&] { return static_cast<Bytes>(random() % 65) * Segments::kPage; };
+  for (int operation = 0; operation < 100; ++operation) {
+    const Bytes one = page(), other = page(), begin = std::min(one, other), end = std::max(one, other);
+    if (random() % 3 == 0) {
+      arena->shrink(
+          {{arena->base() + static_cast<std::uintptr_t>(begin), arena->base() + static_cast<std::uintptr_t>(end)}},
+          page());
+    } else {
+      survives(static_cast<int>(random() % 4), [&] { arena->extend(begin, end, page()); });
+    }
+    if (arena->mapped() != Driver::mapped || Driver::created != Driver::mapped)
+      fail("the arena does not know its memory");
+  }
+  arena.reset();
+  if (Driver::mapped != 0 || Driver::created != 0) fail("memory of an arena did not go back");
+}
+
+void run_memory(unsigned seed) {
+  const CudaApi api = Driver::api();
+  CudaMemory memory(api, 0, 0);
+  std::mt19937 random(seed);
+  std::vector<CudaBlock*> blocks;
+  for (int operation = 0; operation < 100; ++operation) {
+    CudaBlock* block = nullptr;
+    CudaError error = kCudaSuccess;
+    const Bytes size = static_cast<Bytes>(random() % 2 + 1) * Segments::kPage;
+    survives(static_cast<int>(random() % 6), [&] { block = memory.take(size, 0, error); });
+    if (block != nullptr) blocks.push_back(block);
+  }
+  for (CudaBlock* block : blocks) memory.give(block);
+  memory.trim();
+  if (Driver::in_use() != 0) fail("memory of a block that was not noted did not go back");
+}
+
 }  // namespace
 
 void* operator new(std::size_t size) {
@@ -120,7 +183,11 @@ void operator delete(void* address, std::size_t) noexcept { std::free(address); 
 
 int main(int argc, char** argv) {
   const unsigned programs = 50 * static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 1);
-  for (unsigned seed = 0; seed < programs; ++seed) run(seed);
+  for (unsigned seed = 0; seed < programs; ++seed) {
+    run(seed);
+    run_arena(seed);
+    run_memory(seed);
+  }
   if (failed < programs) fail("too few allocations failed");
   std::printf("segments_stress: %llu allocations failed, no byte lost\n", static_cast<unsigned long long>(failed));
   return 0;

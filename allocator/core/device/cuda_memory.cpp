@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "apart.hpp"
 #include "device_pool.hpp"
@@ -164,14 +165,17 @@ CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool for_all, CudaError& 
   block->size = size;
   block->stream = stream;
   block->guarded = for_all;
+  std::map<std::uintptr_t, CudaBlock*> noted{{0, block.get()}};  // before CUDA gives anything
   error = ask(*block, for_all);
   if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
     trim();
     error = ask(*block, for_all);
   }
   if (error != kCudaSuccess) return nullptr;
+  auto node = noted.extract(noted.begin());
+  node.key() = reinterpret_cast<std::uintptr_t>(block->address);
   const Lock lock(mutex_);
-  blocks_[reinterpret_cast<std::uintptr_t>(block->address)] = block.get();
+  blocks_.insert(std::move(node));
   return block.release();
 }
 
@@ -192,10 +196,10 @@ void CudaMemory::give(CudaBlock* block) {
 
 void CudaMemory::go(CudaBlock* block) {
   const Apart apart;
-  const auto address = reinterpret_cast<std::uintptr_t>(block->address);
+  std::map<std::uintptr_t, CudaBlock*>::node_type node;
   {
     const Lock lock(mutex_);
-    blocks_.erase(address);
+    node = blocks_.extract(reinterpret_cast<std::uintptr_t>(block->address));
   }
   if (block->place.address != 0) {
     segments_.give(block->place);
@@ -208,7 +212,7 @@ void CudaMemory::go(CudaBlock* block) {
   } else if (checked(api_.free_async(block->address, stream_handle(block->stream))) != kCudaSuccess) {
     {
       const Lock lock(mutex_);
-      blocks_[address] = block;
+      blocks_.insert(std::move(node));
     }
     block->ordered = false;  // its stream is there no longer, and cudaFree does not wait for such memory
     block->guarded = true;

@@ -95,6 +95,7 @@ int VirtualArena::extend(Bytes begin, Bytes end, Bytes most) {
 int VirtualArena::map(Bytes begin, Bytes end) {
   const CudaApi& api = memory_.api;
   const auto size = static_cast<std::size_t>(end - begin);
+  Pieces piece{{begin, {end, 0}}};  // before the device gives anything, as the host may have no memory for it
   const MemoryProperties properties = properties_of(memory_);
   MemoryHandle handle = 0;
   CudaError error = api.checked(api.create(&handle, size, &properties, 0));
@@ -112,8 +113,9 @@ int VirtualArena::map(Bytes begin, Bytes end) {
   if (error != 0) {
     api.release(handle);
   } else {
+    piece.begin()->second.handle = handle;
     const std::lock_guard<std::mutex> lock(mutex_);
-    pieces_.emplace(begin, Piece{end, handle});
+    pieces_.merge(piece);
   }
   return error;
 }
