@@ -133,19 +133,7 @@ class Problem:
             if entries is not None and len(entries) != n:
                 raise ProblemError(f"{name} has {len(entries)} entries; expected {n}, one per block")
 
-        _refuse(size_ < 0, lambda i: f"block {i}: size {size_[i]} is negative; expected 0 or more bytes")
-        _refuse(
-            end_ <= start_,
-            lambda i: f"block {i}: the lifetime [{start_[i]}, {end_[i]}) is empty; expected start < end",
-        )
-        _refuse(alignment_ < 1, lambda i: f"block {i}: alignment {alignment_[i]}; expected 1 or more bytes")
-        _refuse(
-            (fixed_ < -1) | ((fixed_ >= 0) & (fixed_ % alignment_ != 0)),
-            lambda i: (
-                f"block {i}: fixed at {fixed_[i]}; expected -1 or a multiple of alignment {alignment_[i]}"
-            ),
-        )
-        _refuse(hint_ < -1, lambda i: f"hint has the entry {hint_[i]}; expected offsets, or -1 for none")
+        _refuse_wrong(size_, start_, end_, alignment_, fixed_, hint_)
         _refuse_large(size_, start_, end_, alignment_, fixed_)
         vars(self).update(
             size=size_,
@@ -315,6 +303,23 @@ def _column(name: str, values: npt.ArrayLike) -> IntArray:
     if array.ndim != 1:
         raise ProblemError(f"{name} has the shape {array.shape}; expected one dimension")
     return _own(array)
+
+
+def _refuse_wrong(
+    size: IntArray, start: IntArray, end: IntArray, alignment: IntArray, fixed: IntArray, hint: IntArray
+) -> None:
+    """Refuse a block that could not be placed by itself."""
+    _refuse(size < 0, lambda i: f"block {i}: size {size[i]} is negative; expected 0 or more bytes")
+    _refuse(
+        end <= start,
+        lambda i: f"block {i}: the lifetime [{start[i]}, {end[i]}) is empty; expected start < end",
+    )
+    _refuse(alignment < 1, lambda i: f"block {i}: alignment {alignment[i]}; expected 1 or more bytes")
+    _refuse(
+        (fixed < -1) | ((fixed >= 0) & (fixed % alignment != 0)),
+        lambda i: f"block {i}: fixed at {fixed[i]}; expected -1 or a multiple of alignment {alignment[i]}",
+    )
+    _refuse(hint < -1, lambda i: f"hint has the entry {hint[i]}; expected offsets, or -1 for none")
 
 
 def _refuse_large(
