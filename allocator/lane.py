@@ -147,8 +147,7 @@ class Lane:
             revisions=None if followed is None else followed.revisions,
             confirms=confirms,
         )
-        # What a step that was found leaves behind may be the enclosing loop's, and go with its iteration.
-        if followed is not None and complete and not (clean or failed or self._policy.found):
+        if followed is not None and complete and not (clean or failed):
             self._make_way(followed)
         if plans and before is not None and record is not None and confirms is not None:
             self._plan(confirms.number, before, record.log)

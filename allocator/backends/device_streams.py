@@ -39,7 +39,8 @@ class DeviceStreams:
     """A device's streams, through CuPy: one object for all pools, see `streams_of`.
 
     A stream that a pool has served is kept, since its work may have to be waited for, until the program has dropped it
-    and an event stands for that work.
+    and an event stands for that work. A foreign stream, another library's, cannot be kept: its handle is not used any
+    more once the program has dropped CuPy's object for it, and instead of its work the device is waited for.
 
     Parameters
     ----------
@@ -62,25 +63,43 @@ class DeviceStreams:
         # Where CuPy exports its C function it is called: a request then runs none of Python's bytecode.
         exported = getattr(stream, "__pyx_capi__", {})
         self.current = exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
-        self._kept: dict[int, Any] = {}  # by handle
+        self._kept: dict[int, Any] = {}  # by handle; a weak reference to a foreign one
+        self._gone = self._awaited = 0  # foreign ones, and those of them whose work is over
         self._many = MANY
         self._events: list[Any] = []  # behind what streams were given that are gone
 
     def serve(self, handle: int) -> None:
         """Note that the current stream, which has this handle, asks the pool for memory."""
-        if handle not in self._kept:
+        if _there(self._kept.get(handle)) is None:
             self.keep(self._cuda.get_current_stream())
 
     def keep(self, stream: Any) -> None:
         """Note that a stream uses the pool's memory."""
+        self._served()
         if len(self._kept) >= self._many:
             self._drop_unused()
+        is_own = (
+            isinstance(stream, self._cuda.Stream) and getattr(stream, "_foreign_stream_ref", None) is None
+        )
         # The legacy stream waits for every thread's own one.
-        self._kept[stream.ptr] = self._cuda.Stream.null if stream.ptr == PER_THREAD else stream
+        own = self._cuda.Stream.null if stream.ptr == PER_THREAD else stream
+        self._kept[stream.ptr] = own if is_own else weakref.ref(stream)
+
+    def _served(self) -> list[tuple[int, Any]]:
+        """Return the streams that are there, by handle; count the foreign ones that have gone."""
+        there = []
+        for handle, kept in list(self._kept.items()):
+            if (stream := _there(kept)) is not None:
+                there.append((handle, stream))
+            elif self._kept.get(handle) is kept:
+                del self._kept[handle]
+                self._gone += 1
+                look_at_streams()
+        return there
 
     def _drop_unused(self) -> None:
         self._events = [event for event in self._events if not event.done]
-        for handle in list(self._kept):
+        for handle in [handle for handle, kept in self._kept.items() if not isinstance(kept, weakref.ref)]:
             try:
                 event = self.record(self._kept[handle])
             except self._runtime.CUDARuntimeError:
@@ -104,8 +123,9 @@ class DeviceStreams:
             One of them is being captured.
         """
         events = self._events.copy()
-        any_ended = False
-        for stream in list(self._kept.values()):
+        streams, gone = self._served(), self._gone
+        any_ended = gone != self._awaited
+        for _, stream in streams:
             try:
                 event = self.record(stream)
             except self._runtime.CUDARuntimeError:  # another library's, which is there no longer
@@ -119,12 +139,12 @@ class DeviceStreams:
         if any_ended:
             with on_device(self._device):
                 self._runtime.deviceSynchronize()
+            self._awaited = gone
 
     def capturing(self) -> bool:
         """Return whether the current stream, or another one that a pool has served, is being captured."""
         with on_device(self._device):  # whose legacy stream it may be
-            kept = list(self._kept.values())
-            return self.captures_current() or any(self._captures(each.ptr) for each in kept)
+            return self.captures_current() or any(self._captures(each.ptr) for _, each in self._served())
 
     def captures_current(self) -> bool:
         """Return whether the current stream is being captured into a graph."""
@@ -156,6 +176,11 @@ class DeviceStreams:
             RuntimeError
         ):  # asked of the default stream while another one is captured, or of a broken capture
             return True
+
+
+def _there(kept: Any) -> Any:
+    """Return a stream that is kept; None where it has gone, or is none."""
+    return kept() if isinstance(kept, weakref.ref) else kept
 
 
 @functools.cache

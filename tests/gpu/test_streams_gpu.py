@@ -190,3 +190,19 @@ def test_a_replayed_step_is_captured_into_a_graph(cupy: Any) -> None:
         run(pool, 2, work)  # and the step runs on without the graph
         assert pool.stats.reasons == before.reasons
     stream.synchronize()
+
+
+def test_a_stream_of_another_library_may_end(cupy: Any) -> None:
+    pool, runtime = CupyPool(), cupy.cuda.runtime
+    cupy.cuda.set_allocator(pool.malloc)
+    for _ in range(3):
+        handle = runtime.streamCreate()
+        with cupy.cuda.ExternalStream(handle):
+            array = cupy.arange(1000)
+            assert int(array.sum()) == 499_500
+        del array
+        runtime.streamDestroy(handle)
+        with pool.step():  # nothing asks for the stream any more, which would be an error of the device, or worse
+            assert int(cupy.arange(1000).sum()) == 499_500
+        pool.free_all_blocks()
+    assert pool.stats.live_bytes == 0
