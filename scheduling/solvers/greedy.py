@@ -187,12 +187,20 @@ def _least_by_any_seconds(search: _Search, budget: int) -> Found:
     found = _least(search)
     if found.peak <= budget or search.over() or np.ptp(search.graph.seconds) == 0:
         return found
-    graph = search.graph.with_seconds(np.ones(len(search.graph)))
-    equal = _Search(graph, replace(search.options, time_limit=search.left(), report=None))
+    graph, left, hear = (
+        search.graph.with_seconds(np.ones(len(search.graph))),
+        search.left(),
+        search.options.report,
+    )
+    report = None if hear is None else lambda peak, _: hear(min(peak, found.peak), found.seconds)
+    equal = _Search(
+        graph, replace(search.options, time_limit=None if left is None else left / 2, report=report)
+    )
     equal.ways = search.ways
     lowest = _least(equal)
     lowest = equal.improved(lowest, lowest.peak, equal.effort)
     search.interrupted |= equal.interrupted
+    search.stopped |= equal.stopped
     return min(found, search.at(lowest.schedule), key=rank(0))
 
 
@@ -223,7 +231,7 @@ class _Search:
 
     def __init__(self, graph: StepGraph, options: SchedulingOptions) -> None:
         self.graph, self.options = graph, options
-        self.interrupted = self._stopped = False
+        self.interrupted = self.stopped = False
         self.work = 0  # evaluations x operators
         limit = options.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
@@ -254,7 +262,7 @@ class _Search:
     def over(self) -> bool:
         """Whether the caller wants no more."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
-        return late or self.interrupted or self._stopped
+        return late or self.interrupted or self.stopped
 
     def left(self) -> float | None:
         """Seconds that the caller leaves; None: no end."""
@@ -317,8 +325,8 @@ class _Search:
 
     def _report(self, peak: int, seconds: float) -> bool:
         assert self.options.report is not None
-        self._stopped |= not self.options.report(peak, seconds)
-        return not self._stopped
+        self.stopped |= not self.options.report(peak, seconds)
+        return not self.stopped
 
     def starts(self, budget: int, incumbents: tuple[Schedule, ...]) -> list[Found]:
         """Return the schedules to descend from: the most promising order first."""

@@ -107,19 +107,19 @@ def test_what_is_found_equals_what_is_recorded() -> None:
         assert not profile.escaped.any()
 
 
-def train(pool: NumpyPool, steps: int) -> None:
-    """Train with gradients that stay until the next update, and a small state, which the first one makes."""
+def train(pool: NumpyPool, steps: int, made_in: int = 0, size: int = 500) -> None:
+    """Train with gradients that stay until the next update, and a state, which the update of one step makes."""
     state: list[np.ndarray] = []
     gradients: list[np.ndarray] = []
-    for _ in range(steps):
+    for step in range(steps):
         activations = [np.ones(40_000 + 500 * k) for k in range(8)]
         gradients.clear()
         while activations:
             gradients.append(activations.pop()[:500] * 2)
-        if not state:
-            state = [np.zeros(500) for _ in gradients]
-        for one, gradient in zip(state, gradients, strict=True):
-            np.add(one, gradient, out=one)
+        if step == made_in:
+            state = [np.zeros(size) for _ in gradients]
+        for one, gradient in zip(state, gradients, strict=False):
+            np.add(one[:500], gradient, out=one[:500])
         pool.wait()
 
 
@@ -129,6 +129,13 @@ def test_the_step_that_makes_the_optimizers_state_is_not_planned() -> None:
         train(pool, 12)
     assert pool.stats.plans == 1
     assert pool.plan().placement.status == "optimal"
+
+
+def test_plans_make_way_for_what_a_later_step_begins_to_keep() -> None:
+    pool = NumpyPool(auto_step=True)
+    with pool:
+        train(pool, 40, made_in=10, size=20_000)
+    assert pool.stats.replayed > 0.6 * pool.stats.requests
 
 
 def test_a_marked_step_ends_the_search() -> None:

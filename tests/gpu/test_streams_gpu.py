@@ -202,7 +202,9 @@ def test_a_stream_of_another_library_may_end(cupy: Any) -> None:
             assert int(array.sum()) == 499_500
         del array
         runtime.streamDestroy(handle)
-        with pool.step():  # nothing asks for the stream any more, which would be an error of the device, or worse
+        with (
+            pool.step()
+        ):  # nothing asks for the stream any more, which would be an error of the device, or worse
             assert int(cupy.arange(1000).sum()) == 499_500
         pool.free_all_blocks()
     assert pool.stats.live_bytes == 0

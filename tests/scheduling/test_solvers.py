@@ -29,6 +29,7 @@ from stowplan.scheduling._descent import descend
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.registry import SchedulingOptions, register
 from stowplan.scheduling.solve import Solution, curve, least, schedule
+from stowplan.scheduling.solvers import greedy
 
 from .graphs import random_graph, random_schedule
 from .nets import branching_net, chain_net, recurrent_net
@@ -276,3 +277,14 @@ def test_seconds_do_not_decide_what_is_refused(seed):
     found = least(graph.with_seconds(measured)).peak
     assert found <= equal
     assert schedule(graph.with_seconds(measured), equal).peak <= equal
+
+
+def test_who_watches_is_asked_in_the_search_by_equal_seconds_too(monkeypatch):
+    graph = branching_net(60, 1)
+    graph = graph.with_seconds(np.random.default_rng(0).lognormal(0, 1, len(graph)))
+    searches, search = [], greedy._least
+    monkeypatch.setattr(greedy, "_least", lambda one: searches.append(one) or search(one))
+    heard = []
+    least(graph, progress=lambda _: heard.append(len(searches)) or len(searches) < 2)
+    assert heard.count(2) > 0
+    assert searches[1].stopped
