@@ -34,6 +34,8 @@ class Installed:
         How often it was succeeded in a row without having been replayed in full.
     successor
         Tag of the plan that was followed after it, the last time.
+    departures
+        Steps that followed it, and were not served from it throughout.
     """
 
     plan: Plan
@@ -42,6 +44,7 @@ class Installed:
     core: CorePlan
     revisions: int = 0
     successor: int = 0
+    departures: int = 0
 
 
 class PlanCache:

@@ -45,6 +45,9 @@ MOST_TAKEN = 4096
 DOUBTED = 4
 """Times in a row that a plan is succeeded before frees that a record lacks are believed."""
 
+ENCLOSED = 32
+"""Steps found that one iteration of an enclosing loop may have."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -147,7 +150,7 @@ class Lane:
             revisions=None if followed is None else followed.revisions,
             confirms=confirms,
         )
-        if followed is not None and complete and not (clean or failed):
+        if followed is not None and complete and not (clean or failed) and self._may_make_way(followed):
             self._make_way(followed)
         if plans and before is not None and record is not None and confirms is not None:
             self._plan(confirms.number, before, record.log)
@@ -185,6 +188,11 @@ class Lane:
         )
         make = partial(plan_record, job, self._planning.shared)
         self._submit(number, record.key, make, offers=keeps_results)
+
+    def _may_make_way(self, followed: Installed) -> bool:
+        """Whether what stays is no longer likely to be an enclosing loop's, and to go with its iteration."""
+        followed.departures += 1
+        return not self._policy.found or followed.departures >= ENCLOSED
 
     def _make_way(self, followed: Installed) -> None:
         """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""

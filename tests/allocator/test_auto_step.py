@@ -134,8 +134,8 @@ def test_the_step_that_makes_the_optimizers_state_is_not_planned() -> None:
 def test_plans_make_way_for_what_a_later_step_begins_to_keep() -> None:
     pool = NumpyPool(auto_step=True)
     with pool:
-        train(pool, 40, made_in=10, size=20_000)
-    assert pool.stats.replayed > 0.6 * pool.stats.requests
+        train(pool, 200, made_in=10, size=20_000)
+    assert pool.stats.replayed > 0.5 * pool.stats.requests
 
 
 def test_a_marked_step_ends_the_search() -> None:
