@@ -150,8 +150,11 @@ class Lane:
             revisions=None if followed is None else followed.revisions,
             confirms=confirms,
         )
-        if followed is not None and complete and not (clean or failed) and self._may_make_way(followed):
-            self._make_way(followed)
+        if followed is not None and complete and not (clean or failed):
+            followed.departures += 1
+            # What a step that was found leaves behind may be the enclosing loop's, and go with its iteration.
+            if not self._policy.found or followed.departures >= ENCLOSED:
+                self._make_way(followed)
         if plans and before is not None and record is not None and confirms is not None:
             self._plan(confirms.number, before, record.log)
 
@@ -188,11 +191,6 @@ class Lane:
         )
         make = partial(plan_record, job, self._planning.shared)
         self._submit(number, record.key, make, offers=keeps_results)
-
-    def _may_make_way(self, followed: Installed) -> bool:
-        """Whether what stays is no longer likely to be an enclosing loop's, and to go with its iteration."""
-        followed.departures += 1
-        return not self._policy.found or followed.departures >= ENCLOSED
 
     def _make_way(self, followed: Installed) -> None:
         """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""

@@ -187,15 +187,13 @@ def _least_by_any_seconds(search: _Search, budget: int) -> Found:
     found = _least(search)
     if found.peak <= budget or search.over() or np.ptp(search.graph.seconds) == 0:
         return found
-    graph, left, hear = (
-        search.graph.with_seconds(np.ones(len(search.graph))),
-        search.left(),
-        search.options.report,
+    left, hear = search.left(), search.options.report
+    options = replace(
+        search.options,
+        time_limit=None if left is None else left / 2,
+        report=None if hear is None else lambda peak, _: hear(min(peak, found.peak), found.seconds),
     )
-    report = None if hear is None else lambda peak, _: hear(min(peak, found.peak), found.seconds)
-    equal = _Search(
-        graph, replace(search.options, time_limit=None if left is None else left / 2, report=report)
-    )
+    equal = _Search(search.graph.with_seconds(np.ones(len(search.graph))), options)
     equal.ways = search.ways
     lowest = _least(equal)
     lowest = equal.improved(lowest, lowest.peak, equal.effort)
