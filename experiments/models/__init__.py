@@ -74,7 +74,7 @@ MODELS = {
         Model("googlenet", "GoogLeNet", (_DEMO, "GoogLeNet"), "images"),
         Model("resnet50", "ResNet-50", (_DEMO, "ResNet50"), "images"),
         Model("inception-resnet", "Inception-ResNet v2", _INCEPTION, "images"),
-        Model("unet", "U-Net", _own("unet", "UNet"), "tiles", most_indexed=46),
+        Model("unet", "U-Net", _own("unet", "UNet"), "tiles", most_indexed=47),
         Model("seq2seq", "seq2seq", _own("seq2seq", "Seq2seq"), "sentences", _SENTENCES, "Adam"),
         Model("transformer", "Transformer", _own("transformer", "Transformer"), "padded", optimizer="Adam"),
     )

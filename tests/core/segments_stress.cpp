@@ -1,8 +1,9 @@
 // What a pool takes of a device while the host runs out of memory; for sanitizer builds (make asan).
 //
-// In each request, and in half of the programs in each free, one `new` fails. What the account of the segments holds is
-// still what the device has given out, and blocks do not overlap. In the end all goes back, but for blocks whose free
-// could not be noted. An arena in virtual memory knows all that is mapped, and the memory of a device all its blocks.
+// In each request, and in half of the programs in each free, one `new` fails. The account of the segments still equals
+// what the device has given out, and no two blocks overlap. At the end the device has all memory back, except that of
+// blocks whose free the host had no memory to note. An arena in virtual memory knows each page that it has mapped, and
+// CudaMemory knows each block that it has taken.
 
 #include <algorithm>
 #include <cstdio>
