@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <type_traits>
 #include <vector>
 
 namespace stowplan::profiler {
@@ -15,18 +17,21 @@ constexpr BlockId kNoBlock = UINT32_MAX;
 template <class Record>
 class BlockTable {
  public:
-  BlockId insert(const Record& record) {
+  static_assert(std::is_trivially_destructible_v<Record>, "a record is overwritten as it is");
+
+  // A new record, to be filled in where it is: a copy of one that was just written waits for the writing.
+  BlockId insert() {
     if (free_.empty()) {
       if (records_.size() == records_.capacity()) records_.reserve(std::max<std::size_t>(16, 2 * records_.size()));
       free_.reserve(records_.capacity());  // so that erase() cannot fail
-      records_.push_back(record);
+      records_.emplace_back();
       ++live_;
       return static_cast<BlockId>(records_.size() - 1);
     }
     ++live_;
     const BlockId id = free_.back();
     free_.pop_back();
-    records_[id] = record;
+    new (&records_[id]) Record;
     return id;
   }
 

@@ -92,7 +92,9 @@ class PassiveService {
       if (who_asks_ != nullptr) sites_.push_back(site());
     }
     live_ += size;
-    return {0, blocks_.insert(block), 0};
+    const BlockId id = blocks_.insert();
+    blocks_[id] = block;
+    return {0, id, 0};
   }
   // The step is recorded without the request, and so not as a whole.
   Grant pass_over(Bytes, ThreadId thread) {

@@ -117,7 +117,7 @@ class StepRecorder {
     live_bytes_ += size;
     const Birth birth{step_, next_request_++};
     try {
-      if (!truncated_) requests_.push_back({size, stream});
+      if (!truncated_) requests_.emplace_back(size, stream);
     } catch (const std::bad_alloc&) {
       truncated_ = true;
     }
@@ -169,6 +169,7 @@ class StepRecorder {
 
  private:
   struct Request {
+    Request(Bytes size, Stream stream) : size(size), stream(stream) {}  // in its place: a copy waits for what it copies
     Bytes size;
     Stream stream;
   };

@@ -80,16 +80,11 @@ class ArenaSpace {
     return free_ranges().best_fit(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
   }
 
-  // Takes in a block that has its planned range. Precondition: that is clear.
-  BlockId put_in_slot(const Block& block, Range r, RequestNumber slot) { return put(block, r, Where::slot, slot); }
-  // Takes in a block that the plan does not know to be here. Precondition: best_fit() said so.
-  BlockId put_beside(const Block& block, std::uintptr_t address) {
-    const auto capacity = static_cast<std::uintptr_t>(rounded(block.size));
-    return put(block, {address, address + capacity}, Where::late, kNoRequest);
-  }
-  // The same for a block that is in the table already, and that upstream has no memory for.
-  void bring_beside(BlockId id, std::uintptr_t address) {
-    place(id, {address, address + static_cast<std::uintptr_t>(rounded(blocks_[id].size))}, Where::late, kNoRequest);
+  // Takes in a block of the table that has its planned range. Precondition: that is clear.
+  void put_in_slot(BlockId id, Range r, RequestNumber slot) { put(id, r, Where::slot, slot); }
+  // Takes in a block of the table that the plan does not know to be here. Precondition: best_fit() said so.
+  void put_beside(BlockId id, std::uintptr_t address) {
+    put(id, {address, address + static_cast<std::uintptr_t>(rounded(blocks_[id].size))}, Where::late, kNoRequest);
   }
   // The plan does not know any more that this block is in its slot.
   void make_late(BlockId id);
@@ -119,13 +114,8 @@ class ArenaSpace {
   void assert_invariants() const;
 
  private:
-  BlockId put(const Block& block, Range r, Where where, RequestNumber slot) {
-    const BlockId id = blocks_.insert(block);
-    place(id, r, where, slot);
-    return id;
-  }
-  void place(BlockId id, Range r, Where where, RequestNumber slot) {
-    Block& placed = blocks_[id];  // written to after the copy, which would wait for what was written just before it
+  void put(BlockId id, Range r, Where where, RequestNumber slot) {
+    Block& placed = blocks_[id];
     placed.address = r.begin;
     placed.capacity = static_cast<Bytes>(r.end - r.begin);
     placed.where = where;

@@ -19,72 +19,73 @@ Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
 // ---------------------------------------------------------------------------------------------------- requests
 
 Grant Replay::request(Bytes size, Stream stream) {
-  Block block = new_block(size, stream);
-  block.birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
+  const BlockId id = new_block(size, stream);
+  const profiler::Birth birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
+  blocks_[id].birth = birth;
   try {
-    const Grant grant = serve(block);
-    if (grant.address != 0) counters_.note_live(block.use, size);  // else adopt() does, if there is memory for it
+    const Grant grant = serve(id);
+    if (grant.address != 0) counters_.note_live(use_, size);  // else adopt() does, if there is memory for it
     return grant;
   } catch (const std::bad_alloc&) {
-    recorder_.refuse(block.birth, size);
+    recorder_.refuse(birth, size);
+    blocks_.erase(id);
     throw;
   }
 }
 
 Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
-  Block block = new_block(size, stream);
-  return send_upstream(block, reason);
+  return send_upstream(new_block(size, stream), reason);
 }
 
-inline Grant Replay::serve(Block& block) {
-  if (!cursor_.has_plan()) return invite(block, Reason::no_plan);
-  const RequestNumber k = has_given_up() ? kNoRequest : follower_.find(block.size);
+inline Grant Replay::serve(BlockId id) {
+  if (!cursor_.has_plan()) return invite(id, Reason::no_plan);
+  const Bytes size = blocks_[id].size;
+  const RequestNumber k = has_given_up() ? kNoRequest : follower_.find(size);
   if (k != kNoRequest) {
     guests_.note_planned();
-    return serve_planned(block, k);
+    return serve_planned(id, k);
   }
   guests_.note_unknown();
-  if (!has_given_up() && guests_.is_known_to_last(block.size)) return send_upstream(block, Reason::mismatch);
-  return invite(block, Reason::mismatch);
+  if (!has_given_up() && guests_.is_known_to_last(size)) return send_upstream(id, Reason::mismatch);
+  return invite(id, Reason::mismatch);
 }
 
 // Serves a request that can have its slot, if nothing is in the way.
-inline Grant Replay::serve_planned(Block& block, RequestNumber k) {
+inline Grant Replay::serve_planned(BlockId id, RequestNumber k) {
   const Plan& plan = cursor_.plan();
-  if (plan.offset[k] == kUnplanned) return send_upstream(block, Reason::escaped);
+  if (plan.offset[k] == kUnplanned) return send_upstream(id, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
-  if (!space_.has_memory(range)) return send_upstream(block, Reason::unmapped);  // the step is as planned, still
+  if (!space_.has_memory(range)) return send_upstream(id, Reason::unmapped);  // the step is as planned, still
   const bool waits = !space_.is_clear(range);
   if (waits && !(may_wait_ && space_.take_held(range))) {
     clean_ = false;
     // A displaced wrapped block would displace another one in every later step.
-    return plan.wraps[k] ? send_upstream(block, Reason::late) : invite(block, Reason::late);
+    return plan.wraps[k] ? send_upstream(id, Reason::late) : invite(id, Reason::late);
   }
-  const BlockId id = space_.put_in_slot(block, range, k);
+  space_.put_in_slot(id, range, k);
   cursor_.put(k, id);
   ++counters_.of(Reason::replayed);
   return {address, id, static_cast<std::uint8_t>(Reason::replayed), waits};
 }
 
 // Serves as a guest of the arena, or upstream if there is no room.
-Grant Replay::invite(Block& block, Reason reason) {
-  if (!has_guests_ || arena().mapped == 0) return send_upstream(block, reason);
+Grant Replay::invite(BlockId id, Reason reason) {
+  if (!has_guests_ || arena().mapped == 0) return send_upstream(id, reason);
+  const Bytes size = blocks_[id].size;
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up();
   const std::uintptr_t address =
-      anywhere ? space_.best_fit(block.size, [](Range) { return true; }) : follower_.place_guest(block.size);
-  if (address == 0) return send_upstream(block, reason);
-  const BlockId id = space_.put_beside(block, address);
+      anywhere ? space_.best_fit(size, [](Range) { return true; }) : follower_.place_guest(size);
+  if (address == 0) return send_upstream(id, reason);
+  space_.put_beside(id, address);
   ++counters_.guests;
   ++counters_.of(reason);
   return {address, id, static_cast<std::uint8_t>(reason)};
 }
 
-Grant Replay::send_upstream(Block& block, Reason reason) {
-  block.where = Where::upstream;
-  block.address = 0;  // until adopt()
-  block.capacity = block.size;
-  const BlockId id = blocks_.insert(block);
+Grant Replay::send_upstream(BlockId id, Reason reason) {
+  blocks_[id].where = Where::upstream;  // its address is 0, until adopt()
+  blocks_[id].capacity = blocks_[id].size;
   ++counters_.of(reason);
   return {0, id, static_cast<std::uint8_t>(reason)};
 }
@@ -97,7 +98,7 @@ bool Replay::shelter(BlockId id, Reason reason) {
   const std::uintptr_t address = space_.best_fit(block.size, [](Range) { return true; });
   if (address == 0) return false;
   ++counters_.guests;
-  space_.bring_beside(id, address);
+  space_.put_beside(id, address);
   counters_.note_live(block.use, block.size);
   return true;
 }

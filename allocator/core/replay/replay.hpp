@@ -162,19 +162,21 @@ class Replay {
  private:
   static constexpr std::uint32_t kNoUse = UINT32_MAX;
 
-  Block new_block(Bytes size, Stream stream) {
+  // In the table, and nowhere else yet.
+  BlockId new_block(Bytes size, Stream stream) {
     if (use_ == kNoUse || stream != stream_) use_ = counters_.use_of(stream_ = stream);
-    Block block;
+    const BlockId id = blocks_.insert();
+    Block& block = blocks_[id];
     block.size = size;
     block.stream = stream;
     block.use = use_;
     block.lane = this;
-    return block;
+    return id;
   }
-  Grant serve(Block& block);
-  Grant serve_planned(Block& block, RequestNumber k);
-  Grant invite(Block& block, Reason reason);
-  Grant send_upstream(Block& block, Reason reason);
+  Grant serve(BlockId id);
+  Grant serve_planned(BlockId id, RequestNumber k);
+  Grant invite(BlockId id, Reason reason);
+  Grant send_upstream(BlockId id, Reason reason);
   bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
   bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
   bool is_clean() const { return clean_ && !guests_.any_unknown(); }
