@@ -100,7 +100,7 @@ class BuildOnce(build_ext):
             shutil.copy2(made, kept.with_suffix(".part"))
             kept.with_suffix(".part").replace(kept)
         made.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(kept, made)
+        shutil.copy(kept, made)  # as new: what is in place is replaced by newer files alone
 
 
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
