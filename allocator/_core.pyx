@@ -101,8 +101,8 @@ cdef class Replay:
         del self.core
 
     def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1):
-        """Return (address or 0, block id)."""
-        cdef Grant grant = self.core.request(size, stream, thread)
+        """Return (address or 0, block id). Its stream may wait for what is held."""
+        cdef Grant grant = self.core.request(size, stream, thread, True)
         return grant.address, grant.id
 
     def adopt(self, uint32_t block, uintptr_t address):
@@ -140,12 +140,12 @@ cdef class Replay:
     def welcome(self, uint16_t step_slot):
         self.core.welcome(step_slot)
 
-    def begin(self, starts, cbool may_wait=True):
+    def begin(self, starts):
         """Begin a step in lanes whose arenas are large enough; `starts` has a `LaneStart` for each."""
         cdef vector[CLaneStart] lanes
         _take_starts(lanes, starts)
         for i in range(lanes.size()):
-            self.core.begin(lanes[i], may_wait)
+            self.core.begin(lanes[i])
 
     def end(self, uint16_t step_slot):
         """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
@@ -253,11 +253,10 @@ cdef class Backend:
         """
         cdef vector[CLaneStart] lanes
         _take_starts(lanes, starts)
-        cdef cbool may_wait = self.may_wait()
-        if not self.lanes.begin(lanes, may_wait, True):
+        if not self.lanes.begin(lanes, True):
             for start in starts:
                 self.reserve(start.lane, start.arena_bytes)
-            self.lanes.begin(lanes, may_wait, False)
+            self.lanes.begin(lanes, False)
 
     def end(self, uint16_t step_slot, uint64_t step):
         """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes; of one that has ended, []."""
@@ -270,10 +269,6 @@ cdef class Backend:
 
     cdef bint make_idle(self) except -1:
         """Return when no work uses the memory of blocks that are free; False where that cannot be waited for now."""
-        return True
-
-    cdef bint may_wait(self) except -1:
-        """Whether the current stream may be made to wait for work of others."""
         return True
 
     def settle(self):

@@ -123,7 +123,7 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
 cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass AutoLanes:
         AutoLanes(int64_t, Scope) except +
-        Grant request(int64_t, int64_t, uintptr_t) except +
+        Grant request(int64_t, int64_t, uintptr_t, cbool) except +
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
         cbool release(uint32_t)
@@ -132,7 +132,7 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
         const vector[uint32_t]& awaited(uint32_t)
         void drop_awaited(uint32_t)
         optional_step_slot enter(uintptr_t) except +
-        void begin(const CLaneStart&, cbool) except +
+        void begin(const CLaneStart&) except +
         vector[LaneOutcome] end(uint16_t) except +
         const vector[uint16_t]& lanes_of(uint16_t)
         void welcome(uint16_t) except +
@@ -160,7 +160,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         LockedLanes(SpinLock&, AutoLanes&)
         Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
-        cbool begin(const vector[CLaneStart]&, cbool, cbool) except +
+        cbool begin(const vector[CLaneStart]&, cbool) except +
         vector[LaneOutcome] end(uint16_t, uint64_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +

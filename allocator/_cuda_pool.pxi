@@ -10,7 +10,6 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaMemory:
         int64_t limit()
         void set_fraction(double)
-        cbool is_capturing()
         CSegments& segments()
 
     cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
@@ -183,9 +182,6 @@ cdef class CudaPool(DeviceBackend):
     cdef bint make_idle(self) except -1:
         with nogil:
             return self.pool.make_idle()
-
-    cdef bint may_wait(self) except -1:
-        return not self.pool.memory().is_capturing()
 
     def settle(self):
         _destroy_idle()

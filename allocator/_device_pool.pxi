@@ -182,10 +182,6 @@ cdef class DevicePool(DeviceBackend):
         give_what_waits()
         return self.core.give_back()
 
-    cdef bint may_wait(self) except -1:
-        """Whether streams may be made to wait: one that is being captured not for work from before."""
-        return self.streams is None or not self.streams.capturing()
-
     # ----------------------------------------------------------------------------------------------------- streams
 
     def record_stream(self, Lease lease, stream):

@@ -69,8 +69,8 @@ class TorchCudaPool(EnteredPool):
     *CUDA graphs*: the memory of a capture belongs to the graph's pool until the graph is gone, and no plan
     has a part in it. `graph_bytes` counts it; ``stats`` does not. *No memory*: the pool first returns all cached
     memory, then retries. Then ``torch.OutOfMemoryError`` is raised (a `RuntimeError` with PyTorch versions that do not
-    export that), with what is live and reserved, and the largest blocks. ``torch.cuda.empty_cache`` returns idle
-    arenas, too. The next planned step takes its arena again, which waits for the device: it does not belong into a
+    export that), with what is live and reserved; in a step, also with the largest blocks and what to do.
+    ``torch.cuda.empty_cache`` returns idle arenas, too. The next planned step takes its arena again, which waits for the device: it does not belong into a
     loop. *CuPy*: `cupy_malloc` is an allocator for ``cupy.cuda.set_allocator``, and `record_stream` is for CuPy's
     arrays, which may outlive the pool. *Forks*: CUDA does not survive them; steps in the child are refused.
 
@@ -154,6 +154,7 @@ class TorchCudaPool(EnteredPool):
 
         It needs no installation. The pool serves CuPy's requests on CuPy's current stream, and those in a step are
         part of the step. The pool keeps the streams that it has served, so that no new stream gets the handle of one.
+        A stream of another library (``cupy.cuda.ExternalStream``), as PyTorch's are, must live as long as the pool.
         """
         import cupy
         from cupy_backends.cuda import stream

@@ -64,8 +64,7 @@ def test_a_replayed_step_asks_cuda_for_nothing(pool: StreamsTorchCudaPool) -> No
     run(pool, 5, lambda: chain(pool))
     before = list(pool.cuda.calls)
     run(pool, 3, lambda: chain(pool))
-    # Whether the step may wait; nothing by its requests.
-    assert set(pool.cuda.calls[len(before) :]) == {"get_device", "stream_is_capturing"}
+    assert pool.cuda.calls == before
     stats = pool.stats
     assert stats.replayed >= 12
     assert stats.arena_bytes == stats.lower_bound

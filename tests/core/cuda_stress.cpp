@@ -162,7 +162,7 @@ class Program {
       pool_.reserve(lane, plan_->arena_bytes);
       starts.push_back({lane, plan_, {}, plan_->arena_bytes, true});
     }
-    return lanes.begin(starts, true, false);
+    return lanes.begin(starts, false);
   }
   void end() {
     pool_.lanes()->end(step_slot_, step_);

@@ -55,7 +55,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
     if (step % 20 == 5) plan = make_plan(1024 + 64 * static_cast<Bytes>(random() % 4));
     if (plan && !host_reserve(memory, lane, plan->arena_bytes)) fail("no memory for an arena");
     std::vector<LaneStart> starts{{lane, plan, {}, plan ? plan->arena_bytes : 0, step % 3 != 0}};
-    if (!lanes.begin(starts, true, true)) fail("an arena is too small");
+    if (!lanes.begin(starts, true)) fail("an arena is too small");
     for (int i = 0; i < kRequests; ++i, ++clock) {
       alive.erase(std::remove_if(alive.begin(), alive.end(),
                                  [&](const auto& x) {

@@ -138,6 +138,47 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
         y = cupy.ones(1000)
     assert cupy.cuda.runtime.memGetInfo()[0] >= free + (8 << 20)
 """,
+    # The other stream still uses a block where the plan places the capture's, which may not wait for it.
+    "a_capture_that_begins_within_a_step_does_not_wait_for_other_streams": """
+other = cupy.cuda.Stream(non_blocking=True)
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.ones(1 << 18, dtype=cupy.float32)
+    large = cupy.ones(1 << 22, dtype=cupy.float32)
+    out = cupy.zeros_like(x)
+
+    def step(captures):
+        with pool.step():
+            a = x * 2
+            ready = stream.record()
+            with other:
+                other.wait_event(ready)
+                for _ in range(20):
+                    cupy.multiply(large, 1, out=large)
+            pool.record_stream(a, other)
+            del a
+            if captures:
+                stream.begin_capture()
+            b = x * 3
+            cupy.add(b, 1, out=out)
+            del b
+            return stream.end_capture() if captures else None
+
+    def waits_of(steps):
+        before = pool.stats.replayed
+        for _ in range(steps):
+            step(captures=False)
+        return pool.stats.replayed - before
+
+    for _ in range(4):
+        step(captures=False)
+        pool.wait()
+    assert waits_of(4) > 4  # without a capture, the stream is told to wait
+    for _ in range(6):
+        out.fill(0)
+        graph = step(captures=True)
+        graph.launch(stream)
+        assert (out.get(stream=stream) == 4).all()
+""",
     # It may be launched at any time, so nobody else gets that memory, nor does the device.
     "a_graph_keeps_what_its_capture_asked_for": """
 with cupy.cuda.Stream(non_blocking=True) as stream:

@@ -276,35 +276,25 @@ void CudaPool::settle() {
 
 // -------------------------------------------------------------------------------------------------------- failures
 
+// What fills the memory, and what helps, Python tells: allocator/report.py.
 void CudaPool::fail(CudaError error, Bytes size, Stream stream) {
-  if (error == kCudaOutOfMemory) throw_out_of_memory(describe(size, stream));
-  throw CudaFailure("CUDA error " + std::to_string(error) + " (" + memory_.api().text_of(error) +
-                    "): stowplan asked for " + with_commas(size) + " bytes on device " +
-                    std::to_string(memory_.device()));
-}
-
-std::string CudaPool::describe(Bytes size, Stream stream) {
-  const Situation now = lanes()->situation();
-  std::string text = "CUDA out of memory. Tried to allocate " + with_commas(size) + " bytes on device " +
-                     std::to_string(memory_.device()) + ", stream " + std::to_string(stream) + ".\n  stowplan: live " +
-                     with_commas(now.live_bytes) + " bytes; reserved " +
-                     with_commas(now.arena_bytes + now.upstream_bytes) + " (arenas " + with_commas(now.arena_bytes) +
-                     ", blocks that are not planned " + with_commas(now.upstream_bytes) + "); graphs " +
-                     with_commas(graphs_.reserved_bytes());
-  if (memory_.limit() != 0) text += "; limit " + with_commas(memory_.limit());
+  const std::string what = with_commas(size) + " bytes on device " + std::to_string(memory_.device());
+  if (error != kCudaOutOfMemory) {
+    throw CudaFailure("CUDA error " + std::to_string(error) + " (" + memory_.api().text_of(error) +
+                      "): stowplan asked for " + what);
+  }
+  const Counters now = lanes()->counters();
+  std::string text = "CUDA out of memory. Tried to allocate " + what + ", stream " + std::to_string(stream) +
+                     ". stowplan has " + with_commas(now.reserved_bytes()) + " bytes reserved, " +
+                     with_commas(now.live_bytes) + " of them live, and " + with_commas(graphs_.reserved_bytes()) +
+                     " for graphs";
+  if (memory_.limit() != 0) text += ", of a limit of " + with_commas(memory_.limit());
   std::size_t free = 0, total = 0;
   if (memory_.info(free, total)) {
-    text += "\n  the device has " + with_commas(static_cast<Bytes>(free)) + " of " +
+    text += "; the device has " + with_commas(static_cast<Bytes>(free)) + " of " +
             with_commas(static_cast<Bytes>(total)) + " bytes free";
   }
-  text += "\n  request " + std::to_string(now.requests) + (now.in_step ? " of step " : ", before step ") +
-          std::to_string(now.step) + "; largest live blocks:";
-  static constexpr const char* kPlaces[] = {"not planned", "planned", "late", "held for other streams"};
-  for (std::size_t i = 0; i < std::min<std::size_t>(now.largest.size(), 5); ++i) {
-    const LiveBlock& block = now.largest[i];
-    text += "\n    " + with_commas(block.size) + "  " + kPlaces[static_cast<std::size_t>(block.place)];
-  }
-  return text + "\n  report() of the pool says what to do.";
+  throw_out_of_memory(text + ". The pool's report() says what fills it, and what to do.");
 }
 
 // ----------------------------------------------------------------------------------------------------- all devices

@@ -79,7 +79,6 @@ class CudaPool {
   void* request_of_graph(Bytes size, Stream stream);
   void note(std::uintptr_t address, BlockId id, Token memory);
   [[noreturn]] void fail(CudaError error, Bytes size, Stream stream);
-  std::string describe(Bytes size, Stream stream);
 
   CudaMemory memory_;
   CudaGraphs graphs_{memory_};

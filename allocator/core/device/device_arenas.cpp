@@ -315,11 +315,7 @@ std::size_t DevicePool::give_back() {
 
 // Waits for what streams do with held blocks, and lets go of them; returns how many.
 std::size_t DevicePool::give_back_held() {
-  {
-    Lock lock(lock_);
-    if (held_.empty()) return 0;
-  }
-  return make_idle() ? settle() : 0;
+  return any_held_ && make_idle() ? settle() : 0;
 }
 
 std::vector<std::shared_ptr<VirtualArena>> DevicePool::close() {

@@ -112,8 +112,22 @@ void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memor
   const auto has_event = [](const Use& use) { return use.event.token() != 0; };
   const bool recorded = std::all_of(held->uses.begin(), held->uses.end(), has_event);
   held_.emplace(id, held);
+  note_held();
   lanes_.hold(id, recorded);
   if (kDebug) lanes_.assert_invariants();
+}
+
+// Whether a request's stream may be told to wait for what is in its way. The device is asked only where something is.
+bool DevicePool::may_wait(Bytes size, Stream stream, ThreadId thread) {
+  try {
+    Lock lock(lock_);
+    if (!lanes_.is_in_the_way(size, stream, thread)) return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  const int capturing = device_.capturing(device_.owner);
+  if (capturing < 0) device_.forget_error(device_.owner);
+  return capturing == 0;
 }
 
 // The held blocks whose place a request was given: under the lock that it was given under, as the next request of the
@@ -126,6 +140,7 @@ std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
     awaited.push_back(std::move(at->second));
     held_.erase(at);
   }
+  note_held();
   lanes_.drop_awaited(granted);
   if (kDebug) lanes_.assert_invariants();
   return awaited;
@@ -144,6 +159,7 @@ void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId gran
     held->former = awaited;
     Lock lock(lock_);
     held_.emplace(granted, held);
+    note_held();
     lanes_.hold(granted, false);
     if (kDebug) lanes_.assert_invariants();
     throw;
@@ -165,6 +181,7 @@ std::size_t DevicePool::settle() {
       const auto at = held_.find(id);
       if (at == held_.end() || at->second != held) continue;  // another thread was first
       held_.erase(at);
+      note_held();
       lanes_.let_go(id);
       if (kDebug) lanes_.assert_invariants();
     }

@@ -4,8 +4,9 @@
 // them, and the block's range stays taken until
 //     settle()    sees all of its events done, or
 //     request()   is served in its place, once the stream that asks has been told to wait for all of its events.
-// A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. A stream
-// that fails to take one has ended: its work is over when all others have been waited for.
+// A stream that is being captured takes no event: its one is recorded by the first settle() after the capture. Nor may
+// it wait for what came before the capture: while one is, held blocks are in the way of every request. A stream that
+// fails to take an event has ended: its work is over when all others have been waited for.
 //
 // Upstream is asked after a settle(); if it has no memory, once more if anything could be given back; then the arena
 // takes the block in, wherever there is room. The memory of an arena, or of a held block, is guarded by the owner: if
@@ -69,12 +70,13 @@ class DevicePool {
     if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? stream_of_thread() : stream;
+    const bool may_wait = any_held_.load(std::memory_order_relaxed) && this->may_wait(size, own, thread);
     Grant grant;
     std::vector<HeldPtr> awaited;
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
       try {
-        grant = lanes_.request(size, own, thread);
+        grant = lanes_.request(size, own, thread, may_wait);
       } catch (const std::bad_alloc&) {
         lanes_.pass_over(thread);
         return grant;
@@ -147,6 +149,8 @@ class DevicePool {
     Bytes wanted;
   };
 
+  bool may_wait(Bytes size, Stream stream, ThreadId thread);
+  void note_held() { any_held_.store(!held_.empty(), std::memory_order_relaxed); }
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
   // Waits until no request has waits to issue. A held block leaves the arena as a whole, as soon as a request gets a
@@ -192,6 +196,7 @@ class DevicePool {
   LockedLanes locked_{lock_, lanes_};
   Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;
+  std::atomic<bool> any_held_{false};
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
   std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
   VirtualMemory virtual_memory_;

@@ -84,7 +84,7 @@ void AutoLanes::begin_lanes(StepSlotNumber step_slot) {
   for (const LaneNumber number : lanes_of(step_slot)) {
     LaneStart& next = expected(number).start;
     next.lane = number;
-    begin(next, false);  // it is not known whether its stream can wait
+    begin(next);
   }
 }
 

@@ -38,9 +38,9 @@ class AutoLanes : public Lanes {
   // From now on. Precondition: no step is running.
   void find_steps() { finds_steps_ = true; }
 
-  Grant request(Bytes size, Stream stream, ThreadId thread) {
+  Grant request(Bytes size, Stream stream, ThreadId thread, bool may_wait = false) {
     if (finds_steps()) look_for_steps(size, stream, thread);
-    return route(size, stream, thread);
+    return route(size, stream, thread, may_wait);
   }
 
   // From any thread.

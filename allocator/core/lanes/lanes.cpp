@@ -8,19 +8,18 @@ Lanes::Lanes(Bytes unit, Scope scope) : unit_(unit), slots_(scope) { add_lane(0)
 
 // ---------------------------------------------------------------------------------------------------- requests
 
-// The named slow path of route(): another runner or stream than the last one's.
-Grant Lanes::find_lane_and_request(Bytes size, Stream stream, ThreadId thread) {
+// The named slow path of lane_of(): another runner or stream than the last one's.
+Lanes::Whose Lanes::find_lane(Stream stream, ThreadId thread) {
   const Runner runner = slots_.runner_of(thread);
   const std::optional<StepSlotNumber> slot = slots_.of(runner);
-  Replay& any = *lanes_.front();
-  if (!slot) return any.pass_upstream(size, stream, slots_.any_running() ? Reason::thread : Reason::outside);
-  if (slots_.is_interrupted(runner)) return any.pass_upstream(size, stream, Reason::interrupted);
+  if (!slot) return {nullptr, slots_.any_running() ? Reason::thread : Reason::outside};
+  if (slots_.is_interrupted(runner)) return {nullptr, Reason::interrupted};
   const std::optional<LaneNumber> number = router_.find(*slot, slots_.steps(*slot), stream);
-  if (!number) return any.pass_upstream(size, stream, Reason::stream);
+  if (!number) return {nullptr, Reason::stream};
   last_ = lanes_[*number].get();
   last_runner_ = runner;
   last_stream_ = stream;
-  return last_->request(size, stream);
+  return {last_};
 }
 
 void Lanes::pass_over(ThreadId thread) {
@@ -45,9 +44,8 @@ std::optional<StepSlotNumber> Lanes::take_step_slot(ThreadId thread) {
   return slot;
 }
 
-void Lanes::begin(const LaneStart& start, bool may_wait) {
+void Lanes::begin(const LaneStart& start) {
   Replay& replay = lane(start.lane);
-  replay.set_may_wait(may_wait);
   replay.begin_step(start.plan, start.others);
   replay.set_timestamps(start.timestamps);
   replay.set_guests(start.guests);

@@ -52,12 +52,18 @@ class Lanes {
   explicit Lanes(Bytes unit, Scope scope = Scope::thread);
   Scope scope() const { return slots_.scope(); }
 
-  // Hands a request to its lane, or upstream.
-  Grant route(Bytes size, Stream stream, ThreadId thread) {
-    const bool as_before = slots_.runner_of(thread) == last_runner_ && stream == last_stream_;
-    const Grant grant = as_before ? last_->request(size, stream) : find_lane_and_request(size, stream, thread);
+  // Hands a request to its lane, or upstream. `may_wait`: see Replay.
+  Grant route(Bytes size, Stream stream, ThreadId thread, bool may_wait) {
+    const Whose whose = lane_of(stream, thread);
+    const Grant grant = whose.lane != nullptr ? whose.lane->request(size, stream, may_wait)
+                                              : lanes_.front()->pass_upstream(size, stream, whose.reason);
     if (kDebug) assert_invariants();
     return grant;
+  }
+  // Whether something is in the way of a request, if it comes as planned.
+  bool is_in_the_way(Bytes size, Stream stream, ThreadId thread) {
+    const Replay* lane = lane_of(stream, thread).lane;
+    return lane != nullptr && lane->is_in_the_way(size);
   }
   void adopt(BlockId id, std::uintptr_t address) {
     Block& block = shared_.blocks[id];
@@ -93,8 +99,8 @@ class Lanes {
 
   // Takes a step slot for a step of this thread, which is not interrupted; none where its runner runs one already.
   std::optional<StepSlotNumber> take_step_slot(ThreadId thread);
-  // Begins a lane's part of the step. Plans that do not fit its arena are left out. `may_wait`: see Replay.
-  void begin(const LaneStart& start, bool may_wait);
+  // Begins a lane's part of the step. Plans that do not fit its arena are left out.
+  void begin(const LaneStart& start);
   // Ends the step in those of the step slot's lanes in which it began, in their order, and leaves the step slot.
   std::vector<LaneOutcome> end(StepSlotNumber slot);
   // Precondition: no lane of the step slot is in a step.
@@ -146,7 +152,15 @@ class Lanes {
   const LaneRouter& router() const { return router_; }
 
  private:
-  Grant find_lane_and_request(Bytes size, Stream stream, ThreadId thread);
+  struct Whose {
+    Replay* lane = nullptr;  // none: upstream's turn,
+    Reason reason = {};      // for this reason
+  };
+  Whose lane_of(Stream stream, ThreadId thread) {
+    const bool as_before = slots_.runner_of(thread) == last_runner_ && stream == last_stream_;
+    return as_before ? Whose{last_} : find_lane(stream, thread);
+  }
+  Whose find_lane(Stream stream, ThreadId thread);
   void make_lanes();
   void forget_last() { last_runner_ = 0; }
   Replay& of(BlockId id) { return *shared_.blocks[id].lane; }

@@ -65,13 +65,13 @@ class LockedLanes {
   }
   // False, and nothing has begun, where `all_fit` is asked for and an arena is too small for what is to be replayed
   // in it.
-  bool begin(const std::vector<LaneStart>& starts, bool may_wait, bool all_fit) {
+  bool begin(const std::vector<LaneStart>& starts, bool all_fit) {
     return locked([&] {
       const auto fits = [&](const LaneStart& start) {
         return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped;
       };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
-      for (const LaneStart& start : starts) lanes_.begin(start, may_wait);
+      for (const LaneStart& start : starts) lanes_.begin(start);
       return true;
     });
   }

@@ -18,12 +18,12 @@ Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
 
 // ---------------------------------------------------------------------------------------------------- requests
 
-Grant Replay::request(Bytes size, Stream stream) {
+Grant Replay::request(Bytes size, Stream stream, bool may_wait) {
   const BlockId id = new_block(size, stream);
   const profiler::Birth birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
   blocks_[id].birth = birth;
   try {
-    const Grant grant = serve(id);
+    const Grant grant = serve(id, may_wait);
     if (grant.address != 0) counters_.note_live(use_, size);  // else adopt() does, if there is memory for it
     return grant;
   } catch (const std::bad_alloc&) {
@@ -37,13 +37,13 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
   return send_upstream(new_block(size, stream), reason);
 }
 
-inline Grant Replay::serve(BlockId id) {
+inline Grant Replay::serve(BlockId id, bool may_wait) {
   if (!cursor_.has_plan()) return invite(id, Reason::no_plan);
   const Bytes size = blocks_[id].size;
   const RequestNumber k = has_given_up() ? kNoRequest : follower_.find(size);
   if (k != kNoRequest) {
     guests_.note_planned();
-    return serve_planned(id, k);
+    return serve_planned(id, k, may_wait);
   }
   guests_.note_unknown();
   if (!has_given_up() && guests_.is_known_to_last(size)) return send_upstream(id, Reason::mismatch);
@@ -51,14 +51,14 @@ inline Grant Replay::serve(BlockId id) {
 }
 
 // Serves a request that can have its slot, if nothing is in the way.
-inline Grant Replay::serve_planned(BlockId id, RequestNumber k) {
+inline Grant Replay::serve_planned(BlockId id, RequestNumber k, bool may_wait) {
   const Plan& plan = cursor_.plan();
   if (plan.offset[k] == kUnplanned) return send_upstream(id, Reason::escaped);
   const std::uintptr_t address = space_.address_at(plan.offset[k]);
   const Range range{address, address + static_cast<std::uintptr_t>(plan.capacity[k])};
   if (!space_.has_memory(range)) return send_upstream(id, Reason::unmapped);  // the step is as planned, still
   const bool waits = !space_.is_clear(range);
-  if (waits && !(may_wait_ && space_.take_held(range))) {
+  if (waits && !(may_wait && space_.take_held(range))) {
     clean_ = false;
     // A displaced wrapped block would displace another one in every later step.
     return plan.wraps[k] ? send_upstream(id, Reason::late) : invite(id, Reason::late);

@@ -72,8 +72,8 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  // Precondition of request(): a step is running.
-  Grant request(Bytes size, Stream stream);
+  // Precondition of request(): a step is running. `may_wait`: its stream may be made to wait, see hold().
+  Grant request(Bytes size, Stream stream, bool may_wait);
   Grant pass_upstream(Bytes size, Stream stream, Reason reason);
   bool release(BlockId id);  // true: upstream's
   // A request of the step was not noted: its log is not whole, and it did not go as planned.
@@ -90,8 +90,8 @@ class Replay {
   void refuse(BlockId id);
 
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
-  // Where `may_wait`, a request may be served there before: then its Grant says `waits`, and what it took the place of
-  // is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
+  // Where `may_wait`, a request that may wait is served there before: then its Grant says `waits`, and what it took the
+  // place of is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
   // nothing.
   void hold(BlockId id, bool may_wait);
   bool let_go(BlockId id);  // true: upstream's
@@ -104,7 +104,6 @@ class Replay {
   StepOutcome end_step();
   bool in_step() const { return recorder_.in_step(); }
   void set_timestamps(bool on) { recorder_.set_timestamps(on); }
-  void set_may_wait(bool on) { may_wait_ = on; }  // off: what is held is late to every request
   void set_guests(bool on) { has_guests_ = on; }  // off: what the plan does not serve may stay, and goes upstream
 
   // Makes [base, base + size) the arena, of which these ranges have memory, the lowest first. It may be the present
@@ -146,6 +145,12 @@ class Replay {
                                 : std::pair{offset, offset + cursor_.plan().capacity[next]};
   }
 
+  // Whether something is in the way of the next request, if the step goes on as planned with one for `size`.
+  bool is_in_the_way(Bytes size) const {
+    const auto [begin, end] = expected_place(size);
+    return end > begin && !space_.is_clear({space_.address_at(begin), space_.address_at(end)});
+  }
+
   // For steps that are found: what a request would be to the running step.
   using Course = allocator::Course;
   Course course(Bytes next) const;
@@ -173,8 +178,8 @@ class Replay {
     block.lane = this;
     return id;
   }
-  Grant serve(BlockId id);
-  Grant serve_planned(BlockId id, RequestNumber k);
+  Grant serve(BlockId id, bool may_wait);
+  Grant serve_planned(BlockId id, RequestNumber k, bool may_wait);
   Grant invite(BlockId id, Reason reason);
   Grant send_upstream(BlockId id, Reason reason);
   bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
@@ -195,7 +200,6 @@ class Replay {
   ExactFollower follower_;
   Guests guests_;
   bool clean_ = true;  // every request of the step that the plan knows was served from its slot
-  bool may_wait_ = true;
   bool has_guests_ = true;
 };
 
