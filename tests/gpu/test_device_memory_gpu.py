@@ -221,6 +221,23 @@ def test_an_arena_that_made_room_many_times_in_a_step_soon_grows_again(cupy: Any
     assert pool.stats.arena_bytes == arena
 
 
+def test_an_evaluation_every_ten_steps_leaves_the_others_replayed(cupy: Any, either: Any) -> None:
+    """What it asks for between steps has pages of the arena go each time."""
+    pool = either()
+    cupy.cuda.set_allocator(pool.malloc)
+    replayed = []
+    for step in range(100):
+        before = pool.stats.replayed
+        train(cupy, pool, 1, lambda _: 8 * MIB)
+        replayed.append(pool.stats.replayed - before)
+        if step % 10 == 0:
+            blocks = [cupy.empty(8 * MIB, cupy.int8) for _ in range(4)]
+            del blocks
+    full = max(replayed)
+    assert sum(count == full for count in replayed) > 80
+    assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + 2 * page()
+
+
 def test_an_upstream_that_keeps_memory_is_warned_of(cupy: Any) -> None:
     pool = CupyPool(cupy.cuda.malloc_managed)
     cupy.cuda.set_allocator(pool.malloc)

@@ -128,7 +128,8 @@ void DevicePool::grow_arenas(Bytes size) {
 }
 
 // An arena grows between steps, and in a step that follows its plan: in any other step guests would take the new
-// bytes, and lie where the plan places blocks. An arena that had to shrink does not grow for some steps.
+// bytes, and lie where the plan places blocks. An arena that had to shrink rests for a step; or, where it had grown only
+// just before, for twice as long as the last time.
 bool DevicePool::may_grow(LaneNumber lane) {
   Lock lock(lock_);
   const Replay& replay = lanes_.lane(lane);
@@ -172,6 +173,7 @@ void DevicePool::note_memory(const VirtualArena& mapping, LaneNumber lane) {
 // Gives pages in which nothing lives back to the device, until so many bytes have gone; returns how many have.
 Bytes DevicePool::shrink_arenas(Bytes enough) {
   constexpr std::uint64_t kLongest = 1024;
+  constexpr std::uint64_t kPays = 4;  // steps for which pages that have come again must serve
   if (enough <= 0 || !has_virtual_memory() || Device::checked(device_.capturing(device_.owner)) != 0) return 0;
   struct Shrinking {
     std::shared_ptr<VirtualArena> mapping;
@@ -202,7 +204,7 @@ Bytes DevicePool::shrink_arenas(Bytes enough) {
       arena.shrinks = false;
       const std::uint64_t step = lanes_.counters().steps;
       if (gone > before && step >= arena.grows_again) {  // once for all requests of a step
-        arena.rest = step > arena.grows_again + kLongest ? 1 : std::min(2 * arena.rest + 1, kLongest);
+        arena.rest = step >= arena.grows_again + kPays ? 1 : std::min(2 * arena.rest + 1, kLongest);
         arena.grows_again = step + arena.rest;
       }
     }
