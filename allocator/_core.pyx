@@ -12,6 +12,7 @@ from weakref import ref
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.dict cimport PyDict_Size
 from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid

@@ -89,10 +89,11 @@ cdef class DevicePool(DeviceBackend):
             (new vector[VirtualArenaPtr]()).swap(mappings.arenas)
         Guard.__new__(Guard, mappings, self.streams)
 
+    @cython.binding(False)  # a call of it costs less
     def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
         hooks = self.watching()
-        if len(hooks):
+        if PyDict_Size(hooks):
             return self.hooked(self, size, hooks)
         return self.serve(size, Lease.__new__(Lease))
 
@@ -237,6 +238,7 @@ cdef class DeviceRouter:
             self.device_number = <device_function>PyCapsule_GetPointer(current_device, DEVICE_SIGNATURE)
         self.pools = []
 
+    @cython.binding(False)
     def malloc(self, size):
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
         cdef Py_ssize_t device

@@ -70,6 +70,7 @@ class Lanes {
     block.address = address;
     shared_.counters.upstream_bytes += block.size;
     shared_.counters.note_live(block.use, block.size);
+    shared_.counters.note_peaks();
   }
   bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
   void cancel(BlockId id) {

@@ -70,13 +70,13 @@ struct Counters {
   std::uint64_t& of(Reason reason) { return requests[static_cast<std::size_t>(reason)]; }
   std::uint64_t of(Reason reason) const { return requests[static_cast<std::size_t>(reason)]; }
 
-  // A block is alive; `use`: that of its stream.
+  // A block is alive, in memory that is held; `use`: that of its stream.
   void note_live(std::uint32_t use, Bytes size) {
     live_bytes += size;
     StreamUse& used = streams[use];
     used.live += size;
     used.peak = std::max(used.peak, used.live);
-    note_peaks();
+    peak_live_bytes = std::max(peak_live_bytes, live_bytes);
   }
   void note_dead(std::uint32_t use, Bytes size) {
     live_bytes -= size;
