@@ -14,13 +14,16 @@ early, as long as
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import chainer
+import numpy as np
 from chainer import optimizer_hooks
 from chainer.optimizer import GradientMethod
 
 from ..errors import ScheduleError
+from .parameter_swap import in_memory
 from .updates import ELEMENTWISE, ELEMENTWISE_HOOKS, call_hook_in_pieces, update_in_pieces
 
 __all__ = ["EarlyUpdate", "behind", "reason_against", "require_set_up"]
@@ -73,7 +76,12 @@ def reason_against(optimizer: Any) -> str | None:
         if type(hook) not in HOOKS:
             name = getattr(hook, "name", type(hook).__name__)
             return f"the hook {name} may read several gradients, or draw random numbers"
-    for param in optimizer.target.params():
+    parameters = list(optimizer.target.params())
+    if len({id(param) for param in parameters}) < len(parameters):
+        return "links share a parameter, and Chainer updates it once for each"
+    if _any_overlap(parameters):
+        return "parameters share memory: one would be read after the other's update"
+    for param in parameters:
         rule = param.update_rule
         if rule is None:
             continue
@@ -85,6 +93,19 @@ def reason_against(optimizer: Any) -> str | None:
             if type(hook) not in HOOKS:
                 return f"the update rule's hook {getattr(hook, 'name', type(hook).__name__)} is not known"
     return None
+
+
+def _any_overlap(parameters: Iterable[Any]) -> bool:
+    ranges = []
+    for array in map(in_memory, parameters):
+        if array is None or array.size == 0:
+            continue
+        address = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+        reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        begin, end = (sum(each for each in reach if (each > 0) == up) for up in (False, True))
+        ranges.append((address + begin, address + end + array.itemsize))
+    ranges.sort()
+    return any(end > begin for (_, end), (begin, _) in pairwise(ranges))
 
 
 def _hooks(hooked: Any) -> list[Any]:
@@ -104,6 +125,11 @@ class EarlyUpdate:
         self._optimizer = optimizer
         self._parameters = {id(param): param for param in optimizer.target.params()}
         self._done: set[int] = set()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a parameter is updated."""
+        return bool(self._done)
 
     def takes(self, param: Any) -> bool:
         """Whether a variable is one of the optimizer's parameters, and not yet updated."""

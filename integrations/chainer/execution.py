@@ -34,7 +34,8 @@ from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradi
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays
 from .sparing import Sparing
-from .values import StepValues, has_all
+from .values import StepValues, array_of, has_all
+from .written import Written
 
 __all__ = ["ScheduledStep"]
 
@@ -72,6 +73,8 @@ class ScheduledStep:
         Updates parameters in the next backward pass; None: it updates none.
     nested
         Whether an operator ran a backward pass of its own, which may reach parameters that no operator reads.
+    updates
+        Calls of an optimizer's `update`.
     updates_by_hand
         Whether an update had no loss function, and found no parameter updated early.
     before_backward, after_backward
@@ -85,8 +88,10 @@ class ScheduledStep:
         follower: Follower | None = None,
         swap: Swap | None = None,
         sparing: Sparing | None = None,
+        written: Written | None = None,
     ) -> None:
         self.releases = release
+        self._written = written
         self._follower = follower
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing)
@@ -99,6 +104,8 @@ class ScheduledStep:
         self._earlier = False  # whether a backward pass reached into the graph of an earlier step
         self._outdated = False  # whether one came by an operator after the update of its parameter
         self.updates_by_hand = False
+        self.updates = 0
+        self._cut_off = False  # whether a backward pass came by an operator that had lost one that made an input
         self.before_backward: Callable[[], None] | None = None
         self.after_backward: Callable[[], None] | None = None
         self._in_backward = False
@@ -126,13 +133,20 @@ class ScheduledStep:
             return "a backward pass reaches into an earlier step"
         if self._walked_twice:
             return "two backward passes visit one operator"
-        outdated = self._outdated and recomputes
-        return "a backward pass visits an operator whose parameter has been updated" if outdated else None
+        if not recomputes:
+            return None
+        if self._cut_off:
+            return "a variable is cut off (Variable.unchain) after an operator has read it"
+        if self._written is not None and self._written.found:
+            return "the program writes on an array after an operator has made or read it"
+        return "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
 
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""
         self.before_backward = self.after_backward = self.early = None
         self.values.close()
+        if self._written is not None:
+            self._written.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -156,6 +170,10 @@ class ScheduledStep:
         if function.inputs is None:
             return outputs
         self.count += 1
+        function._stowplan.made = _made(function)
+        if self._written is not None:
+            read = zip(function.inputs, map(array_of, inputs), strict=True)
+            self._written.saw(read, ((y.node, y.raw_array) for y in outputs))
         if isinstance(function, Forget):
             self.nested = True
         if self._follower is not None:
@@ -185,6 +203,9 @@ class ScheduledStep:
         try:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
+            self._cut_off |= any(map(self._has_lost_a_maker, functions))
+            if self._written is not None:
+                self._written.look()
             if self.values.updated:
                 self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
@@ -210,6 +231,10 @@ class ScheduledStep:
                     "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
                 )
         return not others and not self._earlier
+
+    def _has_lost_a_maker(self, function: Any) -> bool:
+        state = state_of(function, self._token)
+        return state is not None and _made(function) < state.made
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
@@ -347,7 +372,10 @@ class ScheduledStep:
 
     def updated(self, parameters: Iterable[Any]) -> None:
         """Note that these were updated: no operator that has read them may run again."""
-        self.values.updated.update((id(param), self.count) for param in parameters)
+        for param in parameters:
+            self.values.updated[id(param)] = self.count
+            if self._written is not None:
+                self._written.forget(param.node)
 
     def _may_update(self, node: Any) -> bool:
         param = node.get_variable_or_none()
@@ -367,6 +395,10 @@ class ScheduledStep:
             del gradient
             self.updated([target])
             early.ready(target, is_owned)
+
+
+def _made(function: Any) -> int:
+    return sum(node.creator_node is not None for node in function.inputs)
 
 
 _no_device = contextlib.nullcontext()

@@ -25,6 +25,8 @@ class FunctionState:
         Forward operators of the step before it.
     settings
         Chainer's configuration when it was applied, if it is to run again.
+    made
+        How many of its inputs other functions had made when it was applied.
     repeatable
         Whether it may run again, as a trial found; None: there was none, and its class decides.
     packed
@@ -38,6 +40,7 @@ class FunctionState:
     step: int
     number: int
     settings: dict[str, Any] | None = None
+    made: int = 0
     repeatable: bool | None = None
     packed: dict[str, Any] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)

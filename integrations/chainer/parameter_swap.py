@@ -31,7 +31,7 @@ from chainer.functions.util.forget import Forget
 from ..errors import ScheduleError
 from ..swapping import SwapError, SwapFile
 
-__all__ = ["SMALL", "AwayState", "Home", "ParameterSwap", "is_away", "require_swappable", "swapped"]
+__all__ = ["SMALL", "AwayState", "Home", "ParameterSwap", "in_memory", "is_away", "require_swappable", "swapped"]
 
 SMALL = 64 << 10
 """Arrays of fewer bytes stay in memory."""
@@ -118,6 +118,11 @@ class AwayState(MutableMapping[str, Any]):
 
     def __reduce__(self) -> Any:
         return dict, (self.bring(),)
+
+
+def in_memory(param: Any) -> Any:
+    """Return a parameter's array, if it has one in memory; it counts as unseen."""
+    return param._data.array if isinstance(param._data, Home) else param._data[0]
 
 
 class ParameterSwap:

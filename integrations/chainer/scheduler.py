@@ -58,6 +58,7 @@ from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
 from .updating import NESTED, Updates
+from .written import Written
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
@@ -273,7 +274,11 @@ class Scheduler:
         if self._is_first:
             refuses = not self._watch and self._stats.keeps_gradients is None
             self.reads.start(parameters_of(self._optimizers), refuses=refuses)
-            step = ScheduledStep(release=not self._watch, sparing=None if self._watch else self._sparing())
+            step = ScheduledStep(
+                release=not self._watch,
+                sparing=None if self._watch else self._sparing(),
+                written=Written() if self._watch and self._budget is not None else None,
+            )
             step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
             return "watched" if self._watch else "lean", step
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
@@ -340,8 +345,10 @@ class Scheduler:
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
             self._stats = replace(self._stats, retained_bytes=retained_bytes(self._optimizers))
-            self.one_update = step.passes == 1 and len(self._optimizers) == 1
-            if step.updates_by_hand and not self.one_update:
+            self.one_update = step.passes == step.updates == len(self._optimizers) == 1
+            if step.updates == 0:
+                self.keep_gradients("no update in the first step")
+            elif step.updates_by_hand and not self.one_update:
                 self.keep_gradients("several backward passes or optimizers, and update() without a loss")
         elif isinstance(step, RecordingStep):
             self._recorded(step)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from chainer.optimizer import GradientMethod
 
+from ..errors import ScheduleError
 from .early import EarlyUpdate, behind, reason_against
 from .execution import ScheduledStep
 
@@ -39,6 +40,7 @@ class Updates:
         self._scheduler, self._step, self._outer = scheduler, step, optimizer
         self._optimizer = behind(optimizer)
         self._early: EarlyUpdate | None = None
+        self._finished = False
 
     def __enter__(self) -> None:
         self._own = self._optimizer.__dict__.get("update")
@@ -47,10 +49,16 @@ class Updates:
             self._step.before_backward = self._before_backward
 
     def __exit__(self, *error: object) -> None:
+        early, self._early = self._early, None
         if self._own is None:
             del self._optimizer.__dict__["update"]
         else:
             self._optimizer.update = self._own
+        if error[0] is None and early is not None and early.has_begun:
+            raise ScheduleError(
+                "the step ended without optimizer.update(), and its backward pass has updated parameters, as the first "
+                "step's update came after it; expected update(lossfun), or step(schedule=False) for such a step"
+            )
 
     def _original(self) -> Callable[..., None]:
         update: Callable[..., None] = self._own or type(self._optimizer).update.__get__(self._optimizer)
@@ -78,6 +86,12 @@ class Updates:
     def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
         """Update the parameters, as `chainer.GradientMethod.update`."""
         optimizer, step = self._optimizer, self._step
+        step.updates += 1
+        if lossfun is None and self._finished and step.passes == 1:
+            raise ScheduleError(
+                "a second optimizer.update() in a step, without a backward pass before it: the gradients went with the "
+                "first one; expected step(schedule=False) for such a step"
+            )
         if lossfun is not None or type(optimizer).update is not GradientMethod.update:
             step.before_backward = self._scheduler.reads.pause
         if type(optimizer).update is not GradientMethod.update:
@@ -100,7 +114,7 @@ class Updates:
         self._scheduler.reads.pause()
         if self._early is not None:
             early, self._early = self._early, None
-            step.early = None
+            step.early, self._finished = None, True
             step.update_rest(early.finish)
         else:
             step.updates_by_hand |= lossfun is None

@@ -30,7 +30,7 @@ from .parameter_swap import ParameterSwap, swapped
 from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rebuildable, rerun, set_hidden, settings
 from .sparing import Sparing
 
-__all__ = ["StepValues", "has_all"]
+__all__ = ["StepValues", "array_of", "has_all"]
 
 _LEAVE_OUT = (
     "a program that does this now and then leaves the step out: `with scheduler.step(schedule=False)`"
@@ -112,7 +112,7 @@ class StepValues:
         operator = directions.structure.operators[state.number]
         local = directions.operators[state.number]
         for value, node, array in [
-            *zip(operator.reads, function.inputs, map(_array_of, inputs), strict=True),
+            *zip(operator.reads, function.inputs, map(array_of, inputs), strict=True),
             *((value, y.node, y._data[0]) for value, y in zip(operator.writes, outputs, strict=True)),
         ]:
             self._nodes[value] = weakref.ref(node)
@@ -148,7 +148,7 @@ class StepValues:
         """
         if self._sparing is None:
             return
-        xs, ys = [*map(_array_of, inputs)], [y._data[0] for y in outputs]
+        xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
         hidden = hidden_arrays(function, [*held, *xs, *ys])
         self._sparing.after_forward(function, xs, outputs)
         packed = {name: masks.pack(array) for name, array in hidden.items()}
@@ -194,7 +194,12 @@ class StepValues:
             node = function.inputs[index]
             if node._data is None and not _is_swapped(node):
                 node._data = self._there(node)
-                if node._data is None and node.creator_node is not None:
+                if node._data is None and node.creator_node is None:
+                    raise ScheduleError(
+                        f"an input of {function.label} is gone, and the program has cut off what made it "
+                        f"(Variable.unchain); {_LEAVE_OUT}"
+                    )
+                if node._data is None:
                     makers.append(node.creator_node)
         if self._cleared(function) or self._outputs_missing(function):
             makers.append(function)
@@ -385,7 +390,8 @@ def has_all(function: Any, state: FunctionState) -> bool:
     return all(array is not None for array in arrays)
 
 
-def _array_of(value: Any) -> Any:
+def array_of(value: Any) -> Any:
+    """Return the array of a variable; an array as it is."""
     return value._data[0] if isinstance(value, variable.Variable) else value
 
 

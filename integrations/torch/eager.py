@@ -122,7 +122,7 @@ class _Layouts(TorchDispatchMode):  # type: ignore[misc]
         given = args[0] if args and schema.is_mutable and schema.name.endswith("_") else None
         if not isinstance(given, torch.Tensor) or given.layout != torch.strided or not _has_gaps(given):
             return func(*args, **kwargs)
-        with annotate({LAYOUT: tuple(given.stride())}):
+        with annotate({LAYOUT: (tuple(given.shape), tuple(given.stride()))}):
             return func(*args, **kwargs)
 
 
@@ -139,11 +139,11 @@ def _has_gaps(tensor: torch.Tensor) -> bool:
 def lay_out_parts(graph: Graph) -> None:
     """Let operators whose bits depend on layouts take what was written into tensors with gaps in these layouts."""
     for node in list(graph.nodes):
-        strides = node.meta.get("custom", {}).get(LAYOUT)
+        shape, strides = node.meta.get("custom", {}).get(LAYOUT, (None, None))
         value = node.meta.get("val")
         if strides is None or not isinstance(value, torch.Tensor) or is_name(node):
             continue
-        if value.stride() == strides or len(strides) != value.dim():
+        if value.stride() == strides or value.shape != shape:  # that of the whole: it is written to a copy of it
             continue
         readers = [user for user in node.users if user.op != "output" and not _is_exact(user)]
         if not readers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,6 +36,45 @@ def test_gates_written_in_parts_keep_their_bits() -> None:
     model, batch = Recurrent(nn.GRU), (torch.randn(4, 8, 12),)
     assert schedule(model, sgd(model)).differences(*batch) == []
     same_as_plain(model, [batch] * STEPS, itself)
+
+
+class Writes(nn.Module):
+    def __init__(self, write: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self.first, self.second, self.write = nn.Linear(8, 16), nn.Linear(16, 1), write
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        self.write(y)
+        return self.second(torch.tanh(y)).square().mean()
+
+
+def assign(y: Tensor) -> None:
+    y[:, ::2] = 0.5
+
+
+def swap_columns(y: Tensor) -> None:
+    y[:, ::2], y[:, 1::2] = y[:, 1::2].clone(), y[:, ::2].clone()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y: y[:, ::2].relu_(),
+        lambda y: y[:, 1::2].mul_(3),
+        lambda y: y[::2].relu_(),
+        lambda y: y[:4, :8].sigmoid_(),
+        lambda y: y.t()[::2].mul_(2),
+        lambda y: y.view(8, 4, 4)[:, :, ::2].relu_(),
+        lambda y: y.unfold(1, 4, 4)[:, :, 0].mul_(2),
+        lambda y: torch.diagonal(y).mul_(5),
+        assign,
+        swap_columns,
+    ],
+)
+def test_writes_on_strided_parts_keep_their_bits(write: Callable[[Tensor], None]) -> None:
+    torch.manual_seed(0)
+    same_as_plain(Writes(write), [(torch.randn(8, 8),)] * STEPS, itself)
 
 
 class WritesInParts(nn.Module):
