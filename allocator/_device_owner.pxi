@@ -53,7 +53,7 @@ cdef class Lease:
     cdef uint32_t block  # or NO_BLOCK: there was no memory to note it
     cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena
     cdef public object event  # what memory hooks are to be told of its end; None for nothing
-    cdef list used_on  # streams other than its own; None for none
+    cdef dict used_on  # streams other than its own, by handle, as `DeviceStreams` keeps them; None for none
 
     def __dealloc__(self):
         if self.pool is not None:
@@ -61,7 +61,7 @@ cdef class Lease:
                 if self.block != NO_BLOCK:
                     self.pool.core.release(self.block)
             else:
-                self.pool.hold(self.block, self.used_on, self.memory)
+                self.pool.hold(self.block, self.used_on.values(), self.memory)
             if self.event is not None:
                 self.pool.tell_freed(self.event)
 

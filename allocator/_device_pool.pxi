@@ -191,13 +191,12 @@ cdef class DevicePool(DeviceBackend):
             return
         if lease.block != NO_BLOCK and stream.ptr == self.core.stream_of(lease.block):
             return
-        self.streams.keep(stream)
+        kept = self.streams.keep(stream)
         if lease.used_on is None:
-            lease.used_on = []
-        if all(other.ptr != stream.ptr for other in lease.used_on):
-            lease.used_on.append(stream)
+            lease.used_on = {}
+        lease.used_on[stream.ptr] = kept
 
-    cdef hold(self, uint32_t block, list streams, memory):
+    cdef hold(self, uint32_t block, streams, memory):
         """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
         cdef vector[uint64_t] tokens
         if block == NO_BLOCK:

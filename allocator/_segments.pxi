@@ -2,8 +2,9 @@
 
 cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaApi:
-        pass
+        int (*exchange_capture_mode)(int*)
     string find_driver(CudaApi&)
+    enum: kCudaRelaxed
 
 
 cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
@@ -45,6 +46,21 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
 def stream_of_thread():
     """Return what stands for the calling thread's own default stream; no other thread ever has it."""
     return _stream_of_thread()
+
+
+cdef CudaApi _driver
+
+
+def while_capturing(call):
+    """Return what a call returns that asks the driver, or waits, while any thread may be capturing streams."""
+    cdef int mode = kCudaRelaxed
+    if _driver.exchange_capture_mode == NULL and not find_driver(_driver).empty():
+        return call()
+    _driver.exchange_capture_mode(&mode)
+    try:
+        return call()
+    finally:
+        _driver.exchange_capture_mode(&mode)
 
 
 cdef cbool _may_free(void* owner) noexcept with gil:

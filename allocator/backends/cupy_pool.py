@@ -355,10 +355,10 @@ def _malloc_watched(pool: DevicePool, size: int, hooks: dict[str, Any]) -> Any:
         "mem_ptr": memory.ptr,
         "pmem_id": id(memory.mem),
     }
-    if size > 0:
-        lease.event = block  # CuPy's pool does not tell of the end of an empty block
     for hook in hooks.values():
         hook.malloc_preprocess(device_id=pool.device, size=size, mem_size=rounded)
+    if size > 0:
+        lease.event = block  # CuPy's pool does not tell of the end of an empty block
     for hook in hooks.values():
         hook.malloc_postprocess(size=size, **block)
     return memory

@@ -8,12 +8,14 @@ streams, also of those that the pool does not know.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ...errors import PoolError
-from .._core import look_at_streams
+from .._core import look_at_streams, while_capturing
 
 PER_THREAD = 2
 """CUDA's handle of the default stream that each thread has for itself."""
@@ -39,8 +41,9 @@ class DeviceStreams:
     """A device's streams, through CuPy: one object for all pools, see `streams_of`.
 
     A stream that a pool has served is kept, since its work may have to be waited for, until the program has dropped it
-    and an event stands for that work. A foreign stream, another library's, cannot be kept: its handle is not used any
-    more once the program has dropped CuPy's object for it, and instead of its work the device is waited for.
+    and an event stands for that work. It goes with its capture, where that was abandoned. A foreign stream, another
+    library's, cannot be kept: its handle is not used any more once the program has dropped CuPy's object for it. Where
+    no event stands for the work of a stream that has gone, the device is waited for.
 
     Parameters
     ----------
@@ -64,17 +67,20 @@ class DeviceStreams:
         exported = getattr(stream, "__pyx_capi__", {})
         self.current = exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
         self._kept: dict[int, Any] = {}  # by handle; a weak reference to a foreign one
-        self._gone = self._awaited = 0  # foreign ones, and those of them whose work is over
+        self._gone = self._awaited = 0  # those without an event, and those of them whose work is over
         self._many = MANY
         self._events: list[Any] = []  # behind what streams were given that are gone
 
     def serve(self, handle: int) -> None:
         """Note that the current stream, which has this handle, asks the pool for memory."""
-        if _there(self._kept.get(handle)) is None:
+        kept = self._kept.get(handle)
+        if kept is None or isinstance(
+            kept, weakref.ref
+        ):  # which may be of another object than the current stream
             self.keep(self._cuda.get_current_stream())
 
-    def keep(self, stream: Any) -> None:
-        """Note that a stream uses the pool's memory."""
+    def keep(self, stream: Any) -> Any:
+        """Note that a stream uses the pool's memory; return it as `record` takes it."""
         self._served()
         if len(self._kept) >= self._many:
             self._drop_unused()
@@ -83,7 +89,8 @@ class DeviceStreams:
         )
         # The legacy stream waits for every thread's own one.
         own = self._cuda.Stream.null if stream.ptr == PER_THREAD else stream
-        self._kept[stream.ptr] = own if is_own else weakref.ref(stream)
+        kept = self._kept[stream.ptr] = own if is_own else weakref.ref(stream)
+        return kept
 
     def _served(self) -> list[tuple[int, Any]]:
         """Return the streams that are there, by handle; count the foreign ones that have gone."""
@@ -98,21 +105,33 @@ class DeviceStreams:
         return there
 
     def _drop_unused(self) -> None:
-        self._events = [event for event in self._events if not event.done]
-        for handle in [handle for handle, kept in self._kept.items() if not isinstance(kept, weakref.ref)]:
+        self._events = [event for event in self._events if not self.done(event)]
+        for handle in list(self._kept):
+            if not self._is_dropped(handle):
+                continue
             try:
                 event = self.record(self._kept[handle])
             except self._runtime.CUDARuntimeError:
                 continue  # see synchronize()
-            if event is None:
-                continue
-            stream = weakref.ref(self._kept.pop(handle))
-            if (alive := stream()) is None:
+            if event is not None:
                 self._events.append(event)
-            else:
-                self._kept[handle] = alive
+                del self._kept[handle]
         look_at_streams()
         self._many = max(MANY, 2 * len(self._kept))
+
+    def _is_dropped(self, handle: int) -> bool:
+        """Return whether a stream is kept that only this object has any more."""
+        kept = self._kept.get(handle)
+        references = 3  # the dictionary's, this function's, the next call's
+        return kept is not None and not isinstance(kept, weakref.ref) and sys.getrefcount(kept) <= references
+
+    def _abandon(self, handle: int) -> bool:
+        """Let a stream that is being captured go, with its capture, if the program has dropped it; return that."""
+        if is_dropped := self._is_dropped(handle):
+            del self._kept[handle]
+            self._gone += 1
+            look_at_streams()
+        return is_dropped
 
     def synchronize(self) -> None:
         """Wait for all that the streams have been given which a pool has served.
@@ -122,8 +141,10 @@ class DeviceStreams:
         PoolError
             One of them is being captured.
         """
-        events = self._events.copy()
+        if any(self._captured()):
+            raise PoolError("a stream is being captured; expected to wait for it")
         streams, gone = self._served(), self._gone
+        events = self._events.copy()
         any_ended = gone != self._awaited
         for _, stream in streams:
             try:
@@ -135,7 +156,7 @@ class DeviceStreams:
                 raise PoolError("a stream is being captured; expected to wait for it")
             events.append(event)
         for event in events:
-            event.synchronize()
+            while_capturing(event.synchronize)
         if any_ended:
             with on_device(self._device):
                 self._runtime.deviceSynchronize()
@@ -144,14 +165,28 @@ class DeviceStreams:
     def capturing(self) -> bool:
         """Return whether the current stream, or another one that a pool has served, is being captured."""
         with on_device(self._device):  # whose legacy stream it may be
-            return self.captures_current() or any(self._captures(each.ptr) for _, each in self._served())
+            return self.captures_current() or any(self._captured())
+
+    def _captured(self) -> Iterator[int]:
+        """Return the handles of the streams that are being captured, but for those that the program has dropped."""
+        for handle in [handle for handle, _ in self._served()]:
+            if self._captures(handle) and not self._abandon(handle):
+                yield handle
 
     def captures_current(self) -> bool:
         """Return whether the current stream is being captured into a graph."""
         return self._captures(self._cuda.get_current_stream().ptr)
 
-    def record(self, stream: Any) -> Any:
-        """Record an event on a stream, and return it; None while the stream is being captured."""
+    def record(self, kept: Any) -> Any:
+        """Record an event on a stream that is kept, and return it; None while the stream is being captured.
+
+        Raises
+        ------
+        PoolError
+            It has gone.
+        """
+        if (stream := _there(kept)) is None:
+            raise PoolError("the program has dropped a stream of another library")
         with on_device(self._device):
             if self._captures(stream.ptr):
                 return None
@@ -162,7 +197,7 @@ class DeviceStreams:
 
     def done(self, event: Any) -> bool:
         """Return whether all that came before an event is done."""
-        return bool(event.done)
+        return bool(while_capturing(lambda: event.done))
 
     def wait(self, stream: int, event: Any) -> None:
         """Have all that a stream is given from now on come after an event."""

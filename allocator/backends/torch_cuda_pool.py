@@ -70,9 +70,10 @@ class TorchCudaPool(EnteredPool):
     has a part in it. `graph_bytes` counts it; ``stats`` does not. *No memory*: the pool first returns all cached
     memory, then retries. Then ``torch.OutOfMemoryError`` is raised (a `RuntimeError` with PyTorch versions that do not
     export that), with what is live and reserved; in a step, also with the largest blocks and what to do.
-    ``torch.cuda.empty_cache`` returns idle arenas, too. The next planned step takes its arena again, which waits for the device: it does not belong into a
-    loop. *CuPy*: `cupy_malloc` is an allocator for ``cupy.cuda.set_allocator``, and `record_stream` is for CuPy's
-    arrays, which may outlive the pool. *Forks*: CUDA does not survive them; steps in the child are refused.
+    ``torch.cuda.empty_cache`` returns idle arenas, too. The next planned step takes its arena again, which waits for
+    the device: not in a loop. *CuPy*: `cupy_malloc` is an allocator for ``cupy.cuda.set_allocator``, and
+    `record_stream` is for CuPy's arrays, which may outlive the pool. *Forks*: CUDA does not survive them; steps in the
+    child are refused.
 
     Examples
     --------

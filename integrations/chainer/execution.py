@@ -105,7 +105,9 @@ class ScheduledStep:
         self._outdated = False  # whether one came by an operator after the update of its parameter
         self.updates_by_hand = False
         self.updates = 0
-        self._cut_off = False  # whether a backward pass came by an operator that had lost one that made an input
+        self._cut_off = (
+            False  # whether a backward pass came by an operator that had lost one that made an input
+        )
         self.before_backward: Callable[[], None] | None = None
         self.after_backward: Callable[[], None] | None = None
         self._in_backward = False
@@ -139,7 +141,9 @@ class ScheduledStep:
             return "a variable is cut off (Variable.unchain) after an operator has read it"
         if self._written is not None and self._written.found:
             return "the program writes on an array after an operator has made or read it"
-        return "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
+        return (
+            "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
+        )
 
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""

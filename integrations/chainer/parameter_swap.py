@@ -31,7 +31,16 @@ from chainer.functions.util.forget import Forget
 from ..errors import ScheduleError
 from ..swapping import SwapError, SwapFile
 
-__all__ = ["SMALL", "AwayState", "Home", "ParameterSwap", "in_memory", "is_away", "require_swappable", "swapped"]
+__all__ = [
+    "SMALL",
+    "AwayState",
+    "Home",
+    "ParameterSwap",
+    "in_memory",
+    "is_away",
+    "require_swappable",
+    "swapped",
+]
 
 SMALL = 64 << 10
 """Arrays of fewer bytes stay in memory."""

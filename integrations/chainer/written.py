@@ -1,8 +1,8 @@
 """Find out whether a program writes on arrays that operators make or read: then none may run again.
 
-An operator that runs again reads what its inputs have then. Chainer's own backward pass reads what is there, too, but it
-reads less, and nothing twice. So the first step has a checksum of each array when an operator makes or reads it, and
-another one when the backward pass begins. It reads each array of the forward pass about three times.
+An operator that runs again reads what its inputs hold by then. Chainer's own backward pass reads less, and nothing
+twice. So the first step takes a checksum of each array when an operator makes or reads it, and another one when the
+backward pass begins. It reads each array of the forward pass about three times.
 """
 
 from __future__ import annotations
@@ -58,4 +58,5 @@ class Written:
 
 def _checksum(array: Any) -> int:
     there = array if isinstance(array, np.ndarray) else array.get()
-    return zlib.adler32(np.ascontiguousarray(there).reshape(-1).view(np.uint8))
+    flat: Any = np.ascontiguousarray(there).reshape(-1)
+    return zlib.adler32(flat.view(np.uint8))

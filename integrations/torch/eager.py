@@ -143,7 +143,7 @@ def lay_out_parts(graph: Graph) -> None:
         value = node.meta.get("val")
         if strides is None or not isinstance(value, torch.Tensor) or is_name(node):
             continue
-        if value.stride() == strides or value.shape != shape:  # that of the whole: it is written to a copy of it
+        if value.stride() == strides or value.shape != shape:  # it is the whole, which the part is written to
             continue
         readers = [user for user in node.users if user.op != "output" and not _is_exact(user)]
         if not readers:

@@ -97,7 +97,7 @@ class SimulatedDevice:
         pass
 
     def keep(self, stream: Stream) -> None:
-        pass
+        return stream
 
     def captures_current(self) -> bool:
         return self.now == self.captured

@@ -179,6 +179,78 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
         graph.launch(stream)
         assert (out.get(stream=stream) == 4).all()
 """,
+    # The pool has not served the stream that is captured, and asks after its events meanwhile.
+    "a_capture_in_any_mode_lives_through_steps_on_other_streams": """
+main, side, captured = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+with main:
+    x = cupy.ones(1 << 16, dtype=cupy.float32)
+    out, read = cupy.zeros_like(x), cupy.zeros_like(x)
+    cupy.multiply(x, 3, out=out)
+
+
+def step():
+    with main, pool.step():
+        a = x * 2
+        side.wait_event(main.record())
+        with side:
+            cupy.multiply(a, 1, out=read)
+        pool.record_stream(a, side)
+        del a
+        b = x * 3
+        del b
+
+
+for _ in range(6):
+    step()
+    pool.wait()
+main.synchronize()
+modes = cupy.cuda.runtime
+for mode in (modes.streamCaptureModeGlobal, modes.streamCaptureModeThreadLocal, modes.streamCaptureModeRelaxed):
+    captured.begin_capture(mode=mode)
+    with captured:
+        cupy.multiply(x, 5, out=out)
+    step()
+    graph = captured.end_capture()
+    graph.launch(captured)
+    assert (out.get(stream=captured) == 5).all()
+""",
+    # The block in the place of the step's first request is held when the step before it ends.
+    "steps_found_wait_for_other_streams": """
+pool = Pool(auto_step=True)
+cupy.cuda.set_allocator(pool.malloc)
+main, side = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+with main:
+    x = cupy.arange(1 << 16, dtype=cupy.float32)
+with side:
+    total = cupy.zeros_like(x)
+
+
+def step(i):
+    with main:
+        a = x * 2 + i
+        b = a * 3
+        c = b + 1
+        del a, b
+        side.wait_event(main.record())
+        with side:
+            cupy.add(total, c, out=total)
+        pool.record_stream(c, side)
+        del c
+
+
+for i in range(40):
+    step(i)
+    if i % 10 == 9:
+        pool.wait()
+before = pool.stats
+for i in range(10):
+    step(i)
+after = pool.stats
+assert after.replayed - before.replayed >= 35, (before, after)
+assert after.reasons.get("late", 0) == before.reasons.get("late", 0), after.reasons
+expected = sum((x.get(stream=main) * 2 + i) * 3 + 1 for i in (*range(40), *range(10)))
+assert abs(total.get(stream=side) - expected).max() <= 1e-5 * expected.max()
+""",
     # It may be launched at any time, so nobody else gets that memory, nor does the device.
     "a_graph_keeps_what_its_capture_asked_for": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -257,5 +329,42 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     cupy.multiply(x + 1, 2, out=out)
     stream.end_capture().launch(stream)
     assert float(out[0]) == 4
+"""
+    run(program)
+
+
+def test_an_abandoned_capture_goes_with_its_stream() -> None:
+    program = """
+import gc
+import cupy
+from stowplan import CupyPool
+
+pool = CupyPool()
+cupy.cuda.set_allocator(pool.malloc)
+x = cupy.ones(1 << 18, dtype=cupy.float32)
+
+
+def capture():
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        y = x * 2
+        raise ValueError
+
+
+try:
+    capture()
+except ValueError:
+    pass
+gc.collect()
+other = cupy.cuda.Stream(non_blocking=True)
+with other:
+    for i in range(4):
+        with pool.step():
+            a = cupy.full((16 + i) << 20, i, dtype=cupy.uint8)
+            other.synchronize()
+            del a
+assert pool.stats.reserved_bytes < 40 << 20, pool.stats.reserved_bytes
+cupy.cuda.Device().synchronize()
+assert (x.get() == 1).all()
 """
     run(program)

@@ -203,6 +203,14 @@ def test_a_stream_of_another_library_may_end(cupy: Any) -> None:
         del array
         runtime.streamDestroy(handle)
         # The simulated device aborts if the pool uses the handle of a stream that was destroyed.
+        with cupy.cuda.Stream(non_blocking=True):
+            lent = cupy.arange(1000)
+        handle = runtime.streamCreate()
+        other = cupy.cuda.ExternalStream(handle)
+        pool.record_stream(lent, other)
+        del other
+        runtime.streamDestroy(handle)
+        del lent
         with pool.step():
             assert int(cupy.arange(1000).sum()) == 499_500
         pool.free_all_blocks()

@@ -128,8 +128,8 @@ void DevicePool::grow_arenas(Bytes size) {
 }
 
 // An arena grows between steps, and in a step that follows its plan: in any other step guests would take the new
-// bytes, and lie where the plan places blocks. An arena that had to shrink rests for a step; or, where it had grown only
-// just before, for twice as long as the last time.
+// bytes, and lie where the plan places blocks. An arena that had to shrink rests for a step; or, where it had grown
+// only just before, for twice as long as the last time.
 bool DevicePool::may_grow(LaneNumber lane) {
   Lock lock(lock_);
   const Replay& replay = lanes_.lane(lane);
@@ -316,9 +316,7 @@ std::size_t DevicePool::give_back() {
 }
 
 // Waits for what streams do with held blocks, and lets go of them; returns how many.
-std::size_t DevicePool::give_back_held() {
-  return any_held_ && make_idle() ? settle() : 0;
-}
+std::size_t DevicePool::give_back_held() { return any_held_ && make_idle() ? settle() : 0; }
 
 std::vector<std::shared_ptr<VirtualArena>> DevicePool::close() {
   std::unordered_map<BlockId, HeldPtr> held;

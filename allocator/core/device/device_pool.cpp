@@ -117,17 +117,23 @@ void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memor
   if (kDebug) lanes_.assert_invariants();
 }
 
-// Whether a request's stream may be told to wait for what is in its way. The device is asked only where something is.
-bool DevicePool::may_wait(Bytes size, Stream stream, ThreadId thread) {
-  try {
+// The first half of a request, where something is held: looks for steps, and whether its stream may be told to wait for
+// what is in its way. The device is asked only where something is. False: there was no memory to note the request.
+bool DevicePool::look_for_held(Bytes size, Stream stream, ThreadId thread, bool& may_wait) {
+  {
     Lock lock(lock_);
-    if (!lanes_.is_in_the_way(size, stream, thread)) return false;
-  } catch (const std::bad_alloc&) {
-    return false;
+    try {
+      may_wait = lanes_.is_in_the_way(size, stream, thread);
+    } catch (const std::bad_alloc&) {
+      lanes_.pass_over(thread);
+      return false;
+    }
   }
+  if (!may_wait) return true;
   const int capturing = device_.capturing(device_.owner);
   if (capturing < 0) device_.forget_error(device_.owner);
-  return capturing == 0;
+  may_wait = capturing == 0;
+  return true;
 }
 
 // The held blocks whose place a request was given: under the lock that it was given under, as the next request of the

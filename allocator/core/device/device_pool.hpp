@@ -70,13 +70,15 @@ class DevicePool {
     if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? stream_of_thread() : stream;
-    const bool may_wait = any_held_.load(std::memory_order_relaxed) && this->may_wait(size, own, thread);
     Grant grant;
     std::vector<HeldPtr> awaited;
+    bool may_wait = false;
+    const bool any_held = any_held_.load(std::memory_order_relaxed);
+    if (any_held && !look_for_held(size, own, thread, may_wait)) return grant;
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
       try {
-        grant = lanes_.request(size, own, thread, may_wait);
+        grant = any_held ? lanes_.route(size, own, thread, may_wait) : lanes_.request(size, own, thread);
       } catch (const std::bad_alloc&) {
         lanes_.pass_over(thread);
         return grant;
@@ -149,7 +151,7 @@ class DevicePool {
     Bytes wanted;
   };
 
-  bool may_wait(Bytes size, Stream stream, ThreadId thread);
+  bool look_for_held(Bytes size, Stream stream, ThreadId thread, bool& may_wait);
   void note_held() { any_held_.store(!held_.empty(), std::memory_order_relaxed); }
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);

@@ -42,6 +42,11 @@ class AutoLanes : public Lanes {
     if (finds_steps()) look_for_steps(size, stream, thread);
     return route(size, stream, thread, may_wait);
   }
+  // See Lanes. The other half of a request that asks this is route().
+  bool is_in_the_way(Bytes size, Stream stream, ThreadId thread) {
+    if (finds_steps()) look_for_steps(size, stream, thread);
+    return Lanes::is_in_the_way(size, stream, thread);
+  }
 
   // From any thread.
   bool finds_steps() const { return finds_steps_.load(std::memory_order_relaxed); }

@@ -91,8 +91,8 @@ class Replay {
 
   // A free of a block that other streams may still use: the program is rid of it, its range stays taken until let_go().
   // Where `may_wait`, a request that may wait is served there before: then its Grant says `waits`, and what it took the
-  // place of is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them is
-  // nothing.
+  // place of is in awaited(). These numbers are not given to other blocks before drop_awaited(), and to let go of them
+  // is nothing.
   void hold(BlockId id, bool may_wait);
   bool let_go(BlockId id);  // true: upstream's
   const std::vector<BlockId>& awaited() const { return space_.awaited(); }

@@ -1,4 +1,4 @@
-"""Programs that Chainer runs, and that an early update or a second run of an operator would change: equal bits, or an error."""
+"""Programs that an early update, or a second run of an operator, would change: Chainer's bits, or an error."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def masking() -> Net:
 
 def trained(make: Callable[[], Net], update: Update, options: dict[str, Any] | None) -> tuple[list[Any], Any]:
     """Train by seed; return the parameters after each step, and the scheduler."""
-    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
+    np.random.seed(0)
     draw, model = np.random.default_rng(1), make()
     optimizer = chainer.optimizers.MomentumSGD(0.1).setup(model)
     scheduler = None if options is None else stowplan.chainer.Scheduler(optimizer, **options)
