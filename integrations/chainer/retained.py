@@ -11,7 +11,7 @@ import numpy as np
 
 from .parameter_swap import AwayState, is_away, swapped
 
-__all__ = ["parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
+__all__ = ["gradient_bytes", "parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
 
 
 def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
@@ -43,6 +43,12 @@ def resident_arrays(optimizers: Iterable[Any]) -> list[Any]:
 def retained_bytes(optimizers: Iterable[Any]) -> int:
     """Return the bytes of these arrays, each counted once."""
     return sum({id(array): int(array.nbytes) for array in resident_arrays(optimizers)}.values())
+
+
+def gradient_bytes(optimizers: Iterable[Any]) -> int:
+    """Return the bytes of the gradients that parameters have."""
+    found = [param._grad_var for param in parameters_of(optimizers)]
+    return sum(int(gradient.raw_array.nbytes) for gradient in found if gradient is not None)
 
 
 def state_to_come(optimizers: Iterable[Any]) -> int:

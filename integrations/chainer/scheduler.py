@@ -53,7 +53,7 @@ from .known import TIMED_STEPS, Known
 from .meter import clock_for, device_of, meter_for
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
-from .retained import parameters_of, resident_arrays, retained_bytes, state_to_come
+from .retained import gradient_bytes, parameters_of, resident_arrays, retained_bytes, state_to_come
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
@@ -181,7 +181,8 @@ class Scheduler:
         self._record = self._budget is not None
         self.reads = GradientReads()
         weakref.finalize(self, self.reads.stop)
-        self._watch, self._is_first = watch, True
+        self._watch, self._is_first, self._lacks_state = watch, True, False
+        self._carried = 0  # bytes of the gradients that outlive a step without an update
         self.one_update = not watch and len(self._optimizers) == 1
         """Whether a step is one backward pass, then one update."""
         self._running, self._stats = False, SchedulerStats()
@@ -307,8 +308,11 @@ class Scheduler:
         """Return what keeps a step without a schedule within the budget, if there is one."""
         if self._budget is None:
             return None
-        budget, optimizers = self._budget, self._optimizers
+        budget, optimizers = self._budget - self._carried, self._optimizers
         return Sparing(lambda: max(0, budget - retained_bytes(optimizers) - state_to_come(optimizers)))
+
+    def _retained(self) -> int:
+        return retained_bytes(self._optimizers) + self._carried
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
@@ -340,16 +344,25 @@ class Scheduler:
                 )
         if step.nested:
             self.keep_gradients(NESTED)
+        carried = gradient_bytes(self._optimizers) if step.updates == 0 < step.passes else 0
+        retains_more = carried > self._carried or (self._lacks_state and step.updates > 0)
+        self._carried = max(self._carried, carried)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
-            self._stats = replace(self._stats, retained_bytes=retained_bytes(self._optimizers))
+            self._stats = replace(self._stats, retained_bytes=self._retained())
             self.one_update = step.passes == step.updates == len(self._optimizers) == 1
-            if step.updates == 0:
+            self._lacks_state = step.updates == 0
+            if self._lacks_state:
                 self.keep_gradients("no update in the first step")
             elif step.updates_by_hand and not self.one_update:
                 self.keep_gradients("several backward passes or optimizers, and update() without a loss")
+        elif retains_more:  # than what was recorded
+            self._lacks_state &= step.updates == 0
+            self._stats = replace(self._stats, retained_bytes=self._retained())
+            self._known.clear()
+            self._record = self._budget is not None
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):

@@ -44,8 +44,8 @@ class SchedulerStats:
     unrecorded
         Why steps of a structure that came again run lean, without a schedule: how recording one failed; None: none did.
     retained_bytes
-        Bytes of parameters, persistent values and the optimizer's state, without those that are swapped; parameters
-        that no optimizer has count from the recorded step on.
+        Bytes of parameters, persistent values, the optimizer's state, and gradients that steps without an update leave;
+        without those that are swapped. Parameters that no optimizer has count from the recorded step on.
     planned_peak
         Most bytes that the last schedule's step has alive besides these, as predicted; 0 without a schedule.
     extra_seconds

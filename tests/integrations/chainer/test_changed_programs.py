@@ -133,6 +133,13 @@ def test_gradients_summed_over_steps(options: dict[str, Any]) -> None:
     assert assert_same(Net, accumulates, options).stats.keeps_gradients == "no update in the first step"
 
 
+def test_what_outlives_a_step_without_an_update_counts() -> None:
+    """The state, which is made later, and the gradients, which wait for it."""
+    after, scheduler = trained(Net, accumulates, {"budget": "1 GiB"})
+    parameters = sum(array.nbytes for array in after[-1])
+    assert parameters * 3 <= scheduler.stats.retained_bytes <= parameters * 3 + 64
+
+
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(
     ("update", "what"), [(skips, "without optimizer.update"), (updates_twice, "a second optimizer.update")]
