@@ -49,11 +49,14 @@ class Recording:
     parts
         The key of the seconds of each operator of the graph: ``"forward", number``; ``"backward", number``;
         ``"update", id of the parameter's node``; ``"", 0`` or ``1``.
+    passes
+        Backward passes. The program runs what stands between them, so no operator passes from one to another.
     """
 
     structure: Structure
     graph: StepGraph
     parts: tuple[tuple[str, int], ...]
+    passes: int = 1
 
     def with_seconds(self, seconds: Seconds) -> StepGraph:
         """Return the graph with these seconds."""
@@ -293,5 +296,5 @@ class RecordingStep(TimedStep):
             )
             for operator in self._operators
         ]
-        recording = Recording(Structure(tuple(operators)), graph, tuple(row.part for row in rows))
+        recording = Recording(Structure(tuple(operators)), graph, tuple(row.part for row in rows), self.passes)
         return replace(recording, graph=recording.with_seconds(self.seconds))

@@ -57,6 +57,7 @@ class Known:
         """Start to make a schedule; options are those of `stowplan.scheduling.solve.schedule`."""
         self.error = None
         graph = self.recording.with_seconds(self.seconds)
+        options["reorder"] = self.recording.passes == 1
 
         def run() -> None:
             try:
