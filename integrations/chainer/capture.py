@@ -296,5 +296,7 @@ class RecordingStep(TimedStep):
             )
             for operator in self._operators
         ]
-        recording = Recording(Structure(tuple(operators)), graph, tuple(row.part for row in rows), self.passes)
+        recording = Recording(
+            Structure(tuple(operators)), graph, tuple(row.part for row in rows), self.passes
+        )
         return replace(recording, graph=recording.with_seconds(self.seconds))

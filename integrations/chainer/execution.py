@@ -75,6 +75,8 @@ class ScheduledStep:
         Whether an operator ran a backward pass of its own, which may reach parameters that no operator reads.
     updates
         Calls of an optimizer's `update`.
+    gradients_found
+        Bytes of each gradient that the first backward pass found, and adds to, by the variable's id.
     updates_by_hand
         Whether an update had no loss function, and found no parameter updated early.
     before_backward, after_backward
@@ -105,6 +107,7 @@ class ScheduledStep:
         self._outdated = False  # whether one came by an operator after the update of its parameter
         self.updates_by_hand = False
         self.updates = 0
+        self.gradients_found: dict[int, int] = {}
         self._cut_off = (
             False  # whether a backward pass came by an operator that had lost one that made an input
         )
@@ -208,6 +211,8 @@ class ScheduledStep:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
             self._cut_off |= any(map(self._has_lost_a_maker, functions))
+            if self.passes == 1:
+                self.gradients_found = _gradients_of(functions)
             if self._written is not None:
                 self._written.look()
             if self.values.updated:
@@ -399,6 +404,12 @@ class ScheduledStep:
             del gradient
             self.updated([target])
             early.ready(target, is_owned)
+
+
+def _gradients_of(functions: Iterable[Any]) -> dict[int, int]:
+    leaves = {node for function in functions for node in function.inputs if node.creator_node is None}
+    found = {id(one): one._grad_var for node in leaves if (one := node.get_variable_or_none()) is not None}
+    return {key: int(gradient.raw_array.nbytes) for key, gradient in found.items() if gradient is not None}
 
 
 def _made(function: Any) -> int:

@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..errors import BudgetError
 from .capture import Recording
 from .directions import Directions
 from .timed import Seconds
@@ -13,7 +14,7 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Known"]
+__all__ = ["TIMED_STEPS", "Known", "over_budget"]
 
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
@@ -77,3 +78,15 @@ class Known:
         structure, graph = self.recording.structure, self.recording.graph
         self.directions = Directions.of(structure, graph, solution.schedule, solution.outcome)
         self.solution = solution
+
+
+def over_budget(error: BudgetError, budget: int, retained: int) -> BudgetError:
+    """Return the error of a schedule in terms of the step's budget, what is retained included."""
+    least = error.least + retained
+    return BudgetError(
+        f"a step cannot keep to {budget:,} bytes: the least that was found is {least:,}, "
+        f"{retained:,} of them parameters and state; {error.floor}",
+        least,
+        error.floor,
+        error.solution,
+    )

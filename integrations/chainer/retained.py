@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import chainer
@@ -11,7 +11,7 @@ import numpy as np
 
 from .parameter_swap import AwayState, is_away, swapped
 
-__all__ = ["gradient_bytes", "parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
+__all__ = ["Retained", "parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
 
 
 def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
@@ -45,10 +45,32 @@ def retained_bytes(optimizers: Iterable[Any]) -> int:
     return sum({id(array): int(array.nbytes) for array in resident_arrays(optimizers)}.values())
 
 
-def gradient_bytes(optimizers: Iterable[Any]) -> int:
-    """Return the bytes of the gradients that parameters have."""
-    found = [param._grad_var for param in parameters_of(optimizers)]
-    return sum(int(gradient.raw_array.nbytes) for gradient in found if gradient is not None)
+class Retained:
+    """What outlives the steps of some optimizers, the gradients included that one step adds to another's."""
+
+    def __init__(self, optimizers: Iterable[Any]) -> None:
+        self._optimizers = list(optimizers)
+        self._gradients = 0
+        self._lacks_state = False  # the first step had no update, which makes the state
+
+    def bytes(self) -> int:
+        """Return its bytes now."""
+        return retained_bytes(self._optimizers) + self._gradients
+
+    def left_of(self, budget: int) -> int:
+        """Return the bytes of a budget that are left, once all state has been made."""
+        return max(0, budget - self.bytes() - state_to_come(self._optimizers))
+
+    def grows(self, updates: int, found: Mapping[int, int], *, is_first: bool) -> bool:
+        """Note a step: its updates, and the bytes of the gradients that its first backward pass found, by id.
+
+        Return whether more outlives steps than was known.
+        """
+        gradients = sum(found.get(id(param), 0) for param in parameters_of(self._optimizers)) if found else 0
+        grows = (self._lacks_state and updates > 0) or gradients > self._gradients
+        self._lacks_state = updates == 0 and (is_first or self._lacks_state)
+        self._gradients = max(self._gradients, gradients)
+        return grows
 
 
 def state_to_come(optimizers: Iterable[Any]) -> int:

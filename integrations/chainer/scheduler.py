@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
@@ -45,15 +46,15 @@ from ..units import parse_bytes
 from . import seams
 from .capture import Recording, RecordingStep
 from .directions import Follower
-from .early import require_set_up
+from .early import reason_against, require_set_up
 from .evictions import Swap
 from .execution import ScheduledStep
 from .gradient_reads import GradientReads
-from .known import TIMED_STEPS, Known
+from .known import TIMED_STEPS, Known, over_budget
 from .meter import clock_for, device_of, meter_for
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
-from .retained import gradient_bytes, parameters_of, resident_arrays, retained_bytes, state_to_come
+from .retained import Retained, parameters_of, resident_arrays
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
@@ -181,8 +182,7 @@ class Scheduler:
         self._record = self._budget is not None
         self.reads = GradientReads()
         weakref.finalize(self, self.reads.stop)
-        self._watch, self._is_first, self._lacks_state = watch, True, False
-        self._carried = 0  # bytes of the gradients that outlive a step without an update
+        self._watch, self._is_first, self._retained = watch, True, Retained(self._optimizers)
         self.one_update = not watch and len(self._optimizers) == 1
         """Whether a step is one backward pass, then one update."""
         self._running, self._stats = False, SchedulerStats()
@@ -308,11 +308,7 @@ class Scheduler:
         """Return what keeps a step without a schedule within the budget, if there is one."""
         if self._budget is None:
             return None
-        budget, optimizers = self._budget - self._carried, self._optimizers
-        return Sparing(lambda: max(0, budget - retained_bytes(optimizers) - state_to_come(optimizers)))
-
-    def _retained(self) -> int:
-        return retained_bytes(self._optimizers) + self._carried
+        return Sparing(partial(self._retained.left_of, self._budget))
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
@@ -327,9 +323,9 @@ class Scheduler:
         self._stats = replace(self._stats, **counts)
         if step.values.swap_failure is not None:
             self._stats = replace(self._stats, keeps_values=step.values.swap_failure)
-            if self._swap is not None:
-                self._swap.close()
-                self._swap = None
+            swap, self._swap = self._swap, None
+            if swap is not None:
+                swap.close()
         what = step.reason_to_keep_graph(recomputes=self._budget is not None)
         if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
@@ -344,25 +340,21 @@ class Scheduler:
                 )
         if step.nested:
             self.keep_gradients(NESTED)
-        carried = gradient_bytes(self._optimizers) if step.updates == 0 < step.passes else 0
-        retains_more = carried > self._carried or (self._lacks_state and step.updates > 0)
-        self._carried = max(self._carried, carried)
+        more = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
-            self._stats = replace(self._stats, retained_bytes=self._retained())
+            self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
             self.one_update = step.passes == step.updates == len(self._optimizers) == 1
-            self._lacks_state = step.updates == 0
-            if self._lacks_state:
-                self.keep_gradients("no update in the first step")
+            if step.updates == 0:
+                known = filter(None, map(reason_against, self._optimizers))
+                self.keep_gradients(next(known, "no update in the first step"))
             elif step.updates_by_hand and not self.one_update:
                 self.keep_gradients("several backward passes or optimizers, and update() without a loss")
-        elif retains_more:  # than what was recorded
-            self._lacks_state &= step.updates == 0
-            self._stats = replace(self._stats, retained_bytes=self._retained())
-            self._known.clear()
-            self._record = self._budget is not None
+        elif more:  # is retained than was recorded
+            self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
+            self._known, self._record = [], self._budget is not None
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):
@@ -432,7 +424,7 @@ class Scheduler:
             if isinstance(error, BudgetError):
                 if all(one.directions is None for one in self._known):
                     known.timed = TIMED_STEPS  # the least peak was looked for by equal seconds, too
-                    raise self._over_budget(error) from None
+                    raise over_budget(error, self._budget or 0, self._stats.retained_bytes) from None
                 # Other structures keep to the budget: this one comes as near as it can.
                 if known.solution is None or error.least < known.solution.peak:
                     known.use(error.solution)
@@ -445,18 +437,6 @@ class Scheduler:
                 planned_peak=int(known.solution.outcome.peak),
                 extra_seconds=float(known.solution.outcome.extra_seconds),
             )
-
-    def _over_budget(self, error: BudgetError) -> BudgetError:
-        """Return the error in terms of the budget, parameters and state included."""
-        retained = self._stats.retained_bytes
-        least = error.least + retained
-        return BudgetError(
-            f"a step cannot keep to {self._budget:,} bytes: the least that was found is {least:,}, "
-            f"{retained:,} of them parameters and state; {error.floor}",
-            least,
-            error.floor,
-            error.solution,
-        )
 
     # --- swap ---------------------------------------------------------------------------------------------------------
 
