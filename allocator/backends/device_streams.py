@@ -74,9 +74,8 @@ class DeviceStreams:
     def serve(self, handle: int) -> None:
         """Note that the current stream, which has this handle, asks the pool for memory."""
         kept = self._kept.get(handle)
-        if kept is None or isinstance(
-            kept, weakref.ref
-        ):  # which may be of another object than the current stream
+        # A weak reference may be to another object than the current stream.
+        if kept is None or isinstance(kept, weakref.ref):
             self.keep(self._cuda.get_current_stream())
 
     def keep(self, stream: Any) -> Any:

@@ -340,7 +340,7 @@ class Scheduler:
                 )
         if step.nested:
             self.keep_gradients(NESTED)
-        more = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
+        grew = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
@@ -352,7 +352,7 @@ class Scheduler:
                 self.keep_gradients(next(known, "no update in the first step"))
             elif step.updates_by_hand and not self.one_update:
                 self.keep_gradients("several backward passes or optimizers, and update() without a loss")
-        elif more:  # is retained than was recorded
+        elif grew:  # what was recorded knows less of it
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
             self._known, self._record = [], self._budget is not None
         elif isinstance(step, RecordingStep):

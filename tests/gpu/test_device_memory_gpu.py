@@ -222,7 +222,7 @@ def test_an_arena_that_made_room_many_times_in_a_step_soon_grows_again(cupy: Any
 
 
 def test_an_evaluation_every_ten_steps_leaves_the_others_replayed(cupy: Any, either: Any) -> None:
-    """What it asks for between steps has pages of the arena go each time."""
+    """Each evaluation takes pages from the arena."""
     pool = either()
     cupy.cuda.set_allocator(pool.malloc)
     replayed = []
