@@ -144,6 +144,18 @@ dimension_option = click.option(
 )
 
 
+def removed_option(name: str, instead: str) -> Callable[[F], F]:
+    """Return an option that was removed: for one release, it is hidden, and an error that tells what to use instead."""
+
+    def refuse_it(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise click.UsageError(f"{name} was removed; expected {instead}", context)
+
+    return click.option(
+        name, is_flag=False, flag_value="", hidden=True, expose_value=False, callback=refuse_it
+    )
+
+
 def refuse(context: click.Context, names: Collection[str], what: str) -> None:
     """Raise if one of these parameters is given, which ``what`` has no use for."""
     for parameter in context.command.params:
