@@ -83,7 +83,7 @@ $(VENV)/.experiments: $(VENV)/.made $(BUILD_INPUTS)
 $(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and its development tools into $(VENV)"
-	@$(INSTALL) '.[chainer,mpi,cupy,plot,experiments,dask,mip,flow,onnx,report,prometheus,test,lint,docs,dist]'
+	@$(INSTALL) '.[chainer,mpi,cupy,plot,experiments,dask,mip,flow,onnx,report,test,lint,docs,dist]'
 	@touch $@ $(VENV)/.demo $(VENV)/.experiments
 
 # --- the commands ------------------------------------------------------------------------------------------------------

@@ -16,16 +16,14 @@ prefix, as on Dask's dashboard, with the number and the bytes of the arrays that
 Dask spills, and pauses a worker, by the memory that its process has resident. What the pool keeps for later requests
 would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on.
 
-Dask offers no hook around a task in its thread. So `distributed.worker._run_task`, which is private, is replaced by one
-that gives it the task in a step. Where it is not there, or takes something else, there is a warning, and the workers go
-on without a pool. Nor has it a hook around that number, which a worker's `monitor.get_process_memory` returns. Tested
-with Dask 2026.8.
+By public names of Dask: `WorkerPlugin.transition` is told when a task is about to run, and puts the worker's own
+`TaskState.run_spec`, which is called with the task's data in its thread, into a step. The number above is what
+`monitor.get_process_memory` of a worker returns. Tested with Dask 2026.8; 2024.12 has the same names.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import logging
 import os
@@ -33,23 +31,25 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..errors import MissingDependencyError, PoolError
 
 try:
-    import distributed.worker
+    import distributed
     from dask import config
     from dask.utils import key_split
     from distributed import Worker, WorkerPlugin
+    from distributed.worker_state_machine import TaskState
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
 from ..allocator.options import limit_bytes
-from ..executors import kind, task_pool
 from ..host_memory import host_memory
 from ..prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
 from ..units import parse_share
@@ -62,8 +62,8 @@ __all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats", "why_unkn
 
 logger = logging.getLogger(__name__)
 
-TAKES = ("task", "data", "execution_state", "key")
-"""What Dask's function that runs a task must take first."""
+KINDS = 256
+"""Plans to keep: computations have more kinds of tasks than loops have kinds of steps."""
 
 METRICS: dict[str, Callable[[Stats], int]] = {
     "stowplan requests": lambda stats: stats.requests,
@@ -121,6 +121,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             raise PoolError(f"limit is {limit!r}; as a float it is a fraction, above 0 and up to 1")
         self.limit = limit
         self.log_directory = None if log_directory is None else os.fspath(log_directory)
+        self._worker: Worker | None = None
         self._log: Path | None = None
         self._logged = 0.0
         unknown = why_unknown()
@@ -133,6 +134,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         if why is not None:
             logger.warning(why)
             return
+        self._worker = worker
         for name in METRICS:
             worker.metrics[name] = functools.partial(self._metric, name)
         worker.monitor.get_process_memory = functools.partial(
@@ -144,10 +146,20 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             self._log.parent.mkdir(parents=True, exist_ok=True)
             self._write_log()
 
+    def transition(self, key: Any, start: str, finish: str, **others: Any) -> None:
+        """Put a task that is about to run into a step; called by Dask."""
+        if finish != "executing" or self._worker is None:
+            return
+        task: Any = self._worker.state.tasks[key]
+        # A coroutine runs on the event loop, where other code runs in its midst.
+        if not (task.run_spec.is_coro or isinstance(task.run_spec, _InStep)):
+            task.run_spec = _InStep(task.run_spec, key)
+
     def teardown(self, worker: Worker) -> None:
         """Leave a worker's process to NumPy's default handler again; called by Dask."""
         if not _process.serves(worker):
             return
+        self._worker = None
         for name in METRICS:
             worker.metrics.pop(name, None)
         del worker.monitor.get_process_memory  # the class's serves again
@@ -187,14 +199,11 @@ def stats() -> Stats:
 
 def why_unknown() -> str | None:
     """Tell why tasks cannot be served with this Dask; None if they can."""
-    run_task = getattr(distributed.worker, "_run_task", None)
-    found = () if run_task is None else tuple(inspect.signature(run_task).parameters)
-    if found[: len(TAKES)] == TAKES:
+    if "run_spec" in {field.name for field in fields(TaskState)} and hasattr(WorkerPlugin, "transition"):
         return None
-    takes = f"takes {', '.join(found)}" if found else "is not there"
     return (
         f"stowplan does not know how Dask {distributed.__version__} runs tasks, so they run without a pool: "
-        f"distributed.worker._run_task {takes}; expected one that takes {', '.join(TAKES)}"
+        "expected WorkerPlugin.transition, and distributed.worker_state_machine.TaskState.run_spec"
     )
 
 
@@ -203,8 +212,7 @@ class _Process:
 
     def __init__(self) -> None:
         self._workers: set[str] = set()
-        self._pool: NumpyPool | None = None
-        self._run_task: Any = None  # Dask's
+        self.pool: NumpyPool | None = None
 
     def serves(self, worker: Worker) -> bool:
         return worker.id in self._workers
@@ -212,36 +220,35 @@ class _Process:
     def join(self, worker: Worker, limit: int | None) -> str | None:
         """Serve a worker, or tell why not."""
         if not self._workers:
-            pool = task_pool(limit)
+            from ..allocator import NumpyPool
+
+            pool = NumpyPool(warmup=0, max_plans=KINDS, limit=limit)
             try:
                 pool.install()
             except PoolError as error:
                 return f"stowplan serves no tasks of {worker.name}: {error}"
-            self._pool = pool
-            self._run_task = distributed.worker._run_task
-            distributed.worker._run_task = _in_steps(self._run_task, pool)
+            self.pool = pool
         self._workers.add(worker.id)
         return None
 
     def leave(self, worker: Worker) -> None:
         """Serve it no longer. Arrays that the pool has handed out stay its own; so may tasks that run still."""
         self._workers.discard(worker.id)
-        if self._workers or self._pool is None:
+        if self._workers or self.pool is None:
             return
-        distributed.worker._run_task = self._run_task
-        self._pool.uninstall()
-        self._pool = None
+        self.pool.uninstall()
+        self.pool = None
 
     def trim(self) -> None:
-        if self._pool is not None:
-            self._pool.trim()
+        if self.pool is not None:
+            self.pool.trim()
 
     def stats(self) -> Stats:
-        if self._pool is None:
+        if self.pool is None:
             raise PoolError(
                 "no pool serves this worker; expected client.register_plugin(stowplan.dask.PoolPlugin())"
             )
-        return self._pool.stats
+        return self.pool.stats
 
 
 _process = _Process()
@@ -256,16 +263,41 @@ def _resident(worker: Worker, measure: Callable[[], int]) -> int:
     return measure()
 
 
-def _in_steps(run_task: Callable[..., Any], pool: NumpyPool) -> Callable[..., Any]:
-    """Return Dask's function that runs a task, with the task in a step of the pool."""
+class _InStep:
+    """A task, whose call is a step of the pool that serves then, if one does; all else is the task's own.
 
-    @functools.wraps(run_task)
-    def run(task: Any, data: dict[Any, Any], execution_state: Any, key: Any, *others: Any) -> Any:
-        def step(data: dict[Any, Any]) -> Any:
-            function = getattr(getattr(task, "func", None), "__name__", "")
-            with pool.step(kind(f"{key_split(key)} {function}", data.values()), keeps_results=True):
-                return task(data)
+    Where Dask pickles it (an executor of processes), the task itself arrives.
+    """
 
-        return run_task(step, data, execution_state, key, *others)
+    def __init__(self, task: Any, key: Any) -> None:
+        self._task, self._key = task, key
 
-    return run
+    def __call__(self, data: Mapping[Any, Any]) -> Any:
+        pool = _process.pool
+        if pool is None:
+            return self._task(data)
+        function = getattr(getattr(self._task, "func", None), "__name__", "")
+        key = _kind(f"{key_split(self._key)} {function}", data.values())
+        with pool.step(key, keeps_results=True):
+            return self._task(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def __repr__(self) -> str:
+        return repr(self._task)
+
+    def __reduce__(self) -> Any:
+        return _itself, (self._task,)
+
+
+def _itself(task: Any) -> Any:
+    return task
+
+
+def _kind(name: str, values: Iterable[object]) -> str:
+    """Return the step key of a task, by its name and by the arrays among its arguments."""
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    # Of arrays in another order many functions make a copy first.
+    others = sum(not array.flags.c_contiguous for array in arrays)
+    return f"{name} ({len(arrays)} arrays, {sum(array.nbytes for array in arrays)} bytes, {others} not in C order)"

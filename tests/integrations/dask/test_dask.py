@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,7 +88,7 @@ def counts(client: Client) -> Stats:
 
 
 def wait(dask_worker: Any) -> None:
-    stowplan.dask._process._pool.wait(SECONDS)
+    stowplan.dask._process.pool.wait(SECONDS)
 
 
 def until(true: Callable[[], Any]) -> None:
@@ -160,7 +163,7 @@ def test_tasks_beyond_the_limit_fail_and_say_what_fills_memory(processes: Client
     processes.register_plugin(PoolPlugin(limit="1 MiB"))
     error = processes.submit(np.ones, 10**6, pure=False).exception(timeout=SECONDS)
     assert isinstance(error, MemoryError)
-    reports = processes.run(lambda: stowplan.dask._process._pool.report())  # type: ignore[union-attr]
+    reports = processes.run(lambda: stowplan.dask._process.pool.report())  # type: ignore[union-attr]
     assert all(
         "the limit of 1,048,576 bytes leaves no room for 8,000,000 bytes" in it for it in reports.values()
     )
@@ -181,37 +184,61 @@ def test_what_the_pool_keeps_does_not_pause_a_worker_for_ever() -> None:
         assert counts(client).replayed > 0
 
 
+async def doze(image: np.ndarray) -> np.ndarray:
+    return smooth(image)
+
+
+def in_a_process(image: np.ndarray) -> tuple[int, bool, np.ndarray]:
+    return os.getppid(), stowplan.dask._process.pool is not None, smooth(image)
+
+
+def test_tasks_that_no_thread_runs(threads: Client) -> None:
+    """A coroutine is Dask's own; an executor of processes is sent the task itself, without the pool."""
+    threads.register_plugin(PoolPlugin())
+    assert (threads.submit(doze, image(1), pure=False).result(timeout=SECONDS) == smooth(image(1))).all()
+    (worker,) = threads.cluster.workers.values()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        worker.executors["processes"] = processes
+        with dask.annotate(executor="processes"):
+            elsewhere = threads.submit(in_a_process, image(1), pure=False)
+        parent, served, result = elsewhere.result(timeout=SECONDS)
+    assert (parent, served) == (os.getpid(), False)
+    assert (result == smooth(image(1))).all()
+    assert counts(threads).steps == 0
+
+
+def test_a_task_that_waits_when_the_pool_leaves_runs_without_it(processes: Client) -> None:
+    processes.register_plugin(PoolPlugin())
+    running = processes.map(rest, [0.5] * 2, pure=False)
+    until(lambda: len(processes.processing()) and any(processes.processing().values()))
+    after = processes.map(smooth, [image(seed) for seed in range(20)], pure=False)
+    processes.unregister_worker_plugin("stowplan")
+    found = processes.gather(after)
+    processes.gather(running)
+    assert all((one == smooth(image(seed))).all() for seed, one in enumerate(found))
+
+
 def test_workers_of_one_process_share_a_pool_and_leave_it() -> None:
-    run_task = distributed.worker._run_task
     with cluster(processes=False, n_workers=2, threads_per_worker=1) as client:
         client.register_plugin(PoolPlugin())
-        assert distributed.worker._run_task is not run_task
         check(round_of(client))
         found = client.run(stowplan.dask.stats)
         assert len(found) == 2
         assert len({stats.steps for stats in found.values()}) == 1
         assert next(iter(found.values())).steps >= 60
-    assert distributed.worker._run_task is run_task
     with pytest.raises(PoolError):
         stowplan.dask.stats()
 
 
 def test_a_dask_that_is_not_known(threads: Client, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    run_task = distributed.worker._run_task
-
-    def other(task: Any, *others: Any) -> Any:
-        return run_task(task, *others)
-
-    monkeypatch.setattr(distributed.worker, "_run_task", other)
-    with pytest.warns(RuntimeWarning, match=r"does not know how Dask .* runs tasks.* takes task, others;"):
-        plugin = PoolPlugin()
-    threads.register_plugin(plugin)
-    check(round_of(threads))
-    assert distributed.worker._run_task is other
+    with monkeypatch.context() as patch:
+        patch.delattr(distributed.WorkerPlugin, "transition")
+        with pytest.warns(RuntimeWarning, match=r"does not know how Dask .* runs tasks.*: expected"):
+            plugin = PoolPlugin()
+        threads.register_plugin(plugin)
+        check(round_of(threads))
     assert "does not know how Dask" in caplog.text
-    monkeypatch.delattr(distributed.worker, "_run_task")
-    assert "is not there" in (stowplan.dask.why_unknown() or "")
-    monkeypatch.undo()
+    assert stowplan.dask.why_unknown() is None
 
 
 def test_a_process_that_a_pool_serves_already(threads: Client, caplog: Any) -> None:

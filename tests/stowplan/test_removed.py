@@ -1,0 +1,36 @@
+"""What was removed says what to use instead, wherever it is looked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import stowplan
+from stowplan.errors import RemovedError, StowplanError
+from stowplan.removed import REMOVED
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_an_import_says_what_to_use_instead(name: str) -> None:
+    package, _, last = name.rpartition(".")
+    for code in (f"import {name}", f"from {package} import {last}", f"from {name} import anything"):
+        with pytest.raises(RemovedError, match=r"was removed; expected \w") as caught:
+            exec(code, {})
+        assert str(caught.value).startswith(name)
+        assert isinstance(caught.value, (StowplanError, ImportError))
+        assert caught.value.name == name
+    assert not hasattr(importlib.import_module(package), last)
+    assert last not in dir(importlib.import_module(package))
+
+
+def test_an_attribute_says_it_too() -> None:
+    with pytest.raises(AttributeError, match=r"^stowplan\.served was removed; expected pool\.serving\(\) and"):
+        stowplan.served  # noqa: B018
+
+
+def test_what_never_was_is_not_found() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("stowplan.nothing")
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        stowplan.nothing  # noqa: B018
