@@ -97,7 +97,7 @@ def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_one_run_makes_the_tables_and_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[plot]'")
+    pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[experiments]'")
     monkeypatch.setattr(peers, "available", lambda: {peers.TUNED_GLIBC: peers.VARIABLES})
     absent = Program("absent", "Absent", 1, 10, ("no_such_module",))
     monkeypatch.setattr(command, "PROGRAMS", (STARTUP, absent))

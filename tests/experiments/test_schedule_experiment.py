@@ -18,7 +18,7 @@ from experiments.models import MODELS, Model
 from .tables import rows_of
 
 pytest.importorskip(
-    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[experiments]'"
 )
 pytestmark = pytest.mark.usefixtures("chainer")
 
@@ -96,8 +96,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
         assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
         assert int(bits[f"{optimizer} recomputed"]) > 0
     assert "| equal | equal |" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
-    for suffix in ("png", "svg"):
-        assert (tmp_path / f"schedule.{suffix}").stat().st_size > 1000
+    assert (tmp_path / "schedule.png").stat().st_size > 1000
 
 
 def test_bits_that_differ_fail_the_command(

@@ -10,6 +10,18 @@ import stowplan
 from stowplan.errors import RemovedError, StowplanError
 from stowplan.removed import REMOVED
 
+from .command_line import refused
+from .command_line import stowplan as command_line
+
+OPTIONS = [
+    ("demo", "--plot", "stowplan report FILE"),
+    ("demo", "--no-plot", "it draws nothing"),
+    ("order", "--plot", "simulate(graph, schedule).live"),
+    ("pack", "--plot", "stowplan report PROBLEM"),
+    ("schedule", "--plot", "the table that it prints"),
+]
+"""Command, option that was removed, and what is expected instead."""
+
 
 @pytest.mark.parametrize("name", REMOVED)
 def test_an_import_says_what_to_use_instead(name: str) -> None:
@@ -25,7 +37,9 @@ def test_an_import_says_what_to_use_instead(name: str) -> None:
 
 
 def test_an_attribute_says_it_too() -> None:
-    with pytest.raises(AttributeError, match=r"^stowplan\.served was removed; expected pool\.serving\(\) and"):
+    with pytest.raises(
+        AttributeError, match=r"^stowplan\.served was removed; expected pool\.serving\(\) and"
+    ):
         stowplan.served  # noqa: B018
 
 
@@ -34,3 +48,11 @@ def test_what_never_was_is_not_found() -> None:
         importlib.import_module("stowplan.nothing")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         stowplan.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(("command", "option", "instead"), OPTIONS)
+def test_an_option_says_what_to_use_instead(command: str, option: str, instead: str) -> None:
+    said = " ".join(refused(command, option, "x.png").split())
+    assert f"{option} was removed; expected " in said
+    assert instead in said
+    assert option not in command_line(command, "--help").output
