@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import schedule
-from experiments.measures import data, scheduled_steps, step_graphs
+from experiments.measures import scheduled_steps, step_graphs
 from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
 
@@ -44,7 +44,6 @@ class Deep(chainer.ChainList):
             x = F.dropout(F.relu(layer(x)), 0.1)
         return list(self)[-1](x)
 """
-FILES = data.Files(images=None, source=None, target=None, seed=0)
 
 
 @pytest.fixture
@@ -111,10 +110,3 @@ def test_bits_that_differ_fail_the_command(
     assert done.exit_code == 1
     assert "bits differ: Deep" in done.output
     assert "DIFFERENT" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("budgets", ["half", "0.5,", "1.5", "-0.1", "nan"])
-def test_budgets_are_shares(tmp_path: Path, budgets: str) -> None:
-    done = CliRunner().invoke(schedule.main, ["--out", str(tmp_path), "--budgets", budgets])
-    assert done.exit_code == 2
-    assert "expected numbers from 0" in done.output
