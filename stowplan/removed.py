@@ -12,6 +12,7 @@ from types import ModuleType
 from .errors import RemovedError
 
 REMOVED = {
+    "stowplan.dask.why_unknown": "no check: PoolPlugin uses Dask's public names",
     "stowplan.executors": "a pool in the threads or processes of an executor: docs/recipes.rst",
     "stowplan.prometheus": "the metrics of pool.stats: docs/recipes.rst",
     "stowplan.served": "pool.serving() and pool.step() in the function: docs/recipes.rst",

@@ -1,24 +1,18 @@
-"""A plugin for Dask's workers: every task of every worker thread through a pool, a step a kind of task.
+"""A plugin for Dask's workers: the arrays of all their threads from a pool's heap.
 
 ::
 
     client.register_plugin(PoolPlugin(limit="4 GiB"))
 
     worker process     pool, in the place of NumPy's default handler
-      thread 1           task "sum-aggregate" ──> with pool.step("sum-aggregate (4 arrays, 8388608 bytes)")
-      thread 2           task "rechunk-merge" ──> with pool.step(...)
-      event loop         arrays received from other workers: upstream, which keeps what is freed for the next ones
+      thread 1, 2, ...   arrays of tasks:                      the heap, which keeps what is freed for the next ones
+      event loop         arrays received from other workers:   the heap, too
 
-What a task returns is kept by the worker for other tasks: it counts as escaped, has no place in a plan, and is in no
-plan's way (`Pool.step`, ``keeps_results``). What it makes on the way comes from the plan. The kind of a task is its
-prefix, as on Dask's dashboard, with the number and the bytes of the arrays that it is given.
+Tasks are no steps: the heap alone takes less time and memory than a plan for each kind (docs/decisions/dropped.rst).
 
 Dask spills, and pauses a worker, by the memory that its process has resident. What the pool keeps for later requests
-would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on.
-
-By public names of Dask: `WorkerPlugin.transition` is told when a task is about to run, and puts the worker's own
-`TaskState.run_spec`, which is called with the task's data in its thread, into a step. The number above is what
-`monitor.get_process_memory` of a worker returns. Tested with Dask 2026.8; 2024.12 has the same names.
+would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on, which
+a worker's `monitor.get_process_memory` returns. All names are Dask's public ones. Tested with Dask 2026.8.
 """
 
 from __future__ import annotations
@@ -30,22 +24,16 @@ import os
 import re
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ..errors import MissingDependencyError, PoolError
 
 try:
-    import distributed
     from dask import config
-    from dask.utils import key_split
     from distributed import Worker, WorkerPlugin
-    from distributed.worker_state_machine import TaskState
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
@@ -58,21 +46,16 @@ if TYPE_CHECKING:
     from ..allocator import NumpyPool
     from ..allocator.stats import Stats
 
-__all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats", "why_unknown"]
+__all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats"]
 
 logger = logging.getLogger(__name__)
 
-KINDS = 256
-"""Plans to keep: computations have more kinds of tasks than loops have kinds of steps."""
-
 METRICS: dict[str, Callable[[Stats], int]] = {
     "stowplan requests": lambda stats: stats.requests,
-    "stowplan replayed": lambda stats: stats.replayed,
-    "stowplan results": lambda stats: stats.reasons.get("escaped", 0),
+    "stowplan live bytes": lambda stats: stats.live_bytes,
     "stowplan reserved bytes": lambda stats: stats.reserved_bytes,
-    "stowplan plans": lambda stats: stats.plans,
 }
-"""Columns of the dashboard's page "Workers": those that tell whether the pool is of use."""
+"""Columns of the dashboard's page "Workers"."""
 
 TERMINATE = "distributed.worker.memory.terminate"
 """Dask's setting: the share of its memory limit at which a worker is ended."""
@@ -82,14 +65,14 @@ LOG_SECONDS = 10.0
 
 
 class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
-    """Serve the arrays of Dask's tasks from plans.
+    """Serve the arrays of Dask's workers from a pool's heap.
 
     Parameters
     ----------
     limit
-        The most memory that the arrays of a worker process may take, arenas included: bytes, text such as ``"4 GiB"``,
-        or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that requests
-        more gets a MemoryError that tells what fills the memory. None: no limit but the system's.
+        The most memory that the arrays of a worker process may take: bytes, text such as ``"4 GiB"``, or of the
+        worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that requests more gets
+        a MemoryError that tells what fills the memory. None: no limit but the system's.
     log_directory
         A directory for a file of each worker, ``stowplan-NAME.jsonl``: its counts as a line of JSON, at the beginning,
         every ten seconds, and at the end. None: no files.
@@ -98,11 +81,6 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     ------
     PoolError
         ``limit`` is none of these.
-
-    Warns
-    -----
-    RuntimeWarning
-        This Dask runs tasks in a way that is not known: they will run without a pool.
 
     Notes
     -----
@@ -121,20 +99,15 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             raise PoolError(f"limit is {limit!r}; as a float it is a fraction, above 0 and up to 1")
         self.limit = limit
         self.log_directory = None if log_directory is None else os.fspath(log_directory)
-        self._worker: Worker | None = None
         self._log: Path | None = None
         self._logged = 0.0
-        unknown = why_unknown()
-        if unknown is not None:
-            warnings.warn(unknown, RuntimeWarning, stacklevel=2)
 
     def setup(self, worker: Worker) -> None:
         """Serve a worker's process; called by Dask."""
-        why = why_unknown() or _process.join(worker, self._bytes(worker))
+        why = _process.join(worker, self._bytes(worker))
         if why is not None:
             logger.warning(why)
             return
-        self._worker = worker
         for name in METRICS:
             worker.metrics[name] = functools.partial(self._metric, name)
         worker.monitor.get_process_memory = functools.partial(
@@ -146,20 +119,10 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
             self._log.parent.mkdir(parents=True, exist_ok=True)
             self._write_log()
 
-    def transition(self, key: Any, start: str, finish: str, **others: Any) -> None:
-        """Put a task that is about to run into a step; called by Dask."""
-        if finish != "executing" or self._worker is None:
-            return
-        task: Any = self._worker.state.tasks[key]
-        # A coroutine runs on the event loop, where other code runs in its midst.
-        if not (task.run_spec.is_coro or isinstance(task.run_spec, _InStep)):
-            task.run_spec = _InStep(task.run_spec, key)
-
     def teardown(self, worker: Worker) -> None:
         """Leave a worker's process to NumPy's default handler again; called by Dask."""
         if not _process.serves(worker):
             return
-        self._worker = None
         for name in METRICS:
             worker.metrics.pop(name, None)
         del worker.monitor.get_process_memory  # the class's serves again
@@ -197,16 +160,6 @@ def stats() -> Stats:
     return _process.stats()
 
 
-def why_unknown() -> str | None:
-    """Tell why tasks cannot be served with this Dask; None if they can."""
-    if "run_spec" in {field.name for field in fields(TaskState)} and hasattr(WorkerPlugin, "transition"):
-        return None
-    return (
-        f"stowplan does not know how Dask {distributed.__version__} runs tasks, so they run without a pool: "
-        "expected WorkerPlugin.transition, and distributed.worker_state_machine.TaskState.run_spec"
-    )
-
-
 class _Process:
     """What serves the workers of this process."""
 
@@ -222,7 +175,9 @@ class _Process:
         if not self._workers:
             from ..allocator import NumpyPool
 
-            pool = NumpyPool(warmup=0, max_plans=KINDS, limit=limit)
+            pool = NumpyPool(limit=limit)
+            if limit is None:  # which the heap alone does not know
+                pool.serve_by_heap()
             try:
                 pool.install()
             except PoolError as error:
@@ -261,43 +216,3 @@ def _resident(worker: Worker, measure: Callable[[], int]) -> int:
     if measure() > min(filter(None, shares), default=1.0) * (manager.memory_limit or sys.maxsize):
         _process.trim()
     return measure()
-
-
-class _InStep:
-    """A task, whose call is a step of the pool that serves then, if one does; all else is the task's own.
-
-    Where Dask pickles it (an executor of processes), the task itself arrives.
-    """
-
-    def __init__(self, task: Any, key: Any) -> None:
-        self._task, self._key = task, key
-
-    def __call__(self, data: Mapping[Any, Any]) -> Any:
-        pool = _process.pool
-        if pool is None:
-            return self._task(data)
-        function = getattr(getattr(self._task, "func", None), "__name__", "")
-        key = _kind(f"{key_split(self._key)} {function}", data.values())
-        with pool.step(key, keeps_results=True):
-            return self._task(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._task, name)
-
-    def __repr__(self) -> str:
-        return repr(self._task)
-
-    def __reduce__(self) -> Any:
-        return _itself, (self._task,)
-
-
-def _itself(task: Any) -> Any:
-    return task
-
-
-def _kind(name: str, values: Iterable[object]) -> str:
-    """Return the step key of a task, by its name and by the arrays among its arguments."""
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    # Of arrays in another order many functions make a copy first.
-    others = sum(not array.flags.c_contiguous for array in arrays)
-    return f"{name} ({len(arrays)} arrays, {sum(array.nbytes for array in arrays)} bytes, {others} not in C order)"

@@ -26,6 +26,8 @@ OPTIONS = [
 @pytest.mark.parametrize("name", REMOVED)
 def test_an_import_says_what_to_use_instead(name: str) -> None:
     package, _, last = name.rpartition(".")
+    if package == "stowplan.dask":
+        pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
     for code in (f"import {name}", f"from {package} import {last}", f"from {name} import anything"):
         with pytest.raises(RemovedError, match=r"was removed; expected \w") as caught:
             exec(code, {})

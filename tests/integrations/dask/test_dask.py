@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +46,7 @@ def threads() -> Iterator[Client]:
 
 
 def image(seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).random(3000)
+    return np.random.default_rng(seed).random(10_000)  # 80 kB: the heap has what is 32 KiB and more
 
 
 def smooth(image: np.ndarray) -> np.ndarray:
@@ -62,7 +59,7 @@ def fail(image: np.ndarray) -> None:
 
 
 def rest(seconds: float) -> None:
-    np.ones(3000)
+    np.ones(10_000)
     time.sleep(seconds)
 
 
@@ -87,10 +84,6 @@ def counts(client: Client) -> Stats:
     return found
 
 
-def wait(dask_worker: Any) -> None:
-    stowplan.dask._process.pool.wait(SECONDS)
-
-
 def until(true: Callable[[], Any]) -> None:
     limit = time.monotonic() + SECONDS
     while not true():
@@ -98,45 +91,34 @@ def until(true: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
-def test_intermediates_come_from_plans_and_results_escape(processes: Client, tmp_path: Path) -> None:
+def test_arrays_come_from_the_heap_and_the_figures_are_shown(processes: Client, tmp_path: Path) -> None:
     processes.register_plugin(PoolPlugin(log_directory=tmp_path / "logs"))
-    for _ in range(6):
-        check(round_of(processes))
-        processes.run(wait)
-    before = counts(processes)
     check(round_of(processes))
-    after = counts(processes)
-    escaped = after.reasons["escaped"] - before.reasons["escaped"]
-    others = sum(after.reasons.get(name, 0) - before.reasons.get(name, 0) for name in ("outside", "thread"))
-    replayed = after.replayed - before.replayed
-    assert escaped >= 50  # of 60 tasks
-    assert replayed >= 0.9 * (after.requests - before.requests - escaped - others)
-    assert after.guests == 0
-    processes.run(wait)
+    before = counts(processes)
+    assert before.reasons["heap_only"] == before.requests >= 60 * 2
 
     # a restart: the process is another one
     processes.restart(timeout=SECONDS)
-    for _ in range(6):
-        check(round_of(processes))
-        processes.run(wait)
+    check(round_of(processes))
     again = counts(processes)
-    assert again.replayed > 0
-    assert again.plans > 0
+    assert again.requests >= 60 * 2
+    assert again.peak_reserved_bytes > 0
+    assert (again.steps, again.plans) == (0, 0)
 
     def shown() -> dict[str, int]:
         (worker,) = processes.scheduler_info()["workers"].values()
         return {name: worker["metrics"].get(name, 0) for name in stowplan.dask.METRICS}
 
-    until(lambda: shown()["stowplan replayed"] == again.replayed)
+    until(lambda: shown()["stowplan requests"] >= again.requests)
     assert set(map(type, shown().values())) == {int}
 
     processes.unregister_worker_plugin("stowplan")
     check(round_of(processes))
     (log,) = (tmp_path / "logs").iterdir()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {"time", "pid", "replayed", "reasons"} <= set(lines[0])
+    assert {"time", "pid", "reserved_bytes", "reasons"} <= set(lines[0])
     assert len({line["pid"] for line in lines}) == 2
-    assert lines[-1]["replayed"] == again.replayed
+    assert sum(lines[-1]["reasons"].values()) >= again.requests
     with pytest.raises(PoolError, match=r"expected client\.register_plugin"):
         counts(processes)
 
@@ -150,12 +132,9 @@ def test_tasks_that_fail_or_are_cancelled(processes: Client) -> None:
     running = processes.map(rest, [0.3] * 8, pure=False)
     until(lambda: any(future.status == "finished" for future in running))
     processes.cancel(running)
-    for _ in range(5):
-        check(round_of(processes))
-        processes.run(wait)
-    before = counts(processes).replayed
+    before = counts(processes).requests
     check(round_of(processes))
-    assert counts(processes).replayed > before
+    assert counts(processes).requests > before
     processes.unregister_worker_plugin("stowplan")
 
 
@@ -178,44 +157,9 @@ def large() -> float:
 def test_what_the_pool_keeps_does_not_pause_a_worker_for_ever() -> None:
     with dask.config.set({TERMINATE: False}), cluster(threads_per_worker=1, memory_limit="512 MiB") as client:
         client.register_plugin(PoolPlugin())
-        for _ in range(6):  # from the heap, then from an arena
+        for _ in range(6):
             assert client.submit(large, pure=False).result(timeout=SECONDS) == 450 << 17
-            client.run(wait)
-        assert counts(client).replayed > 0
-
-
-async def doze(image: np.ndarray) -> np.ndarray:
-    return smooth(image)
-
-
-def in_a_process(image: np.ndarray) -> tuple[int, bool, np.ndarray]:
-    return os.getppid(), stowplan.dask._process.pool is not None, smooth(image)
-
-
-def test_tasks_that_no_thread_runs(threads: Client) -> None:
-    """A coroutine is Dask's own; an executor of processes is sent the task itself, without the pool."""
-    threads.register_plugin(PoolPlugin())
-    assert (threads.submit(doze, image(1), pure=False).result(timeout=SECONDS) == smooth(image(1))).all()
-    (worker,) = threads.cluster.workers.values()
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
-        worker.executors["processes"] = processes
-        with dask.annotate(executor="processes"):
-            elsewhere = threads.submit(in_a_process, image(1), pure=False)
-        parent, served, result = elsewhere.result(timeout=SECONDS)
-    assert (parent, served) == (os.getpid(), False)
-    assert (result == smooth(image(1))).all()
-    assert counts(threads).steps == 0
-
-
-def test_a_task_that_waits_when_the_pool_leaves_runs_without_it(processes: Client) -> None:
-    processes.register_plugin(PoolPlugin())
-    running = processes.map(rest, [0.5] * 2, pure=False)
-    until(lambda: len(processes.processing()) and any(processes.processing().values()))
-    after = processes.map(smooth, [image(seed) for seed in range(20)], pure=False)
-    processes.unregister_worker_plugin("stowplan")
-    found = processes.gather(after)
-    processes.gather(running)
-    assert all((one == smooth(image(seed))).all() for seed, one in enumerate(found))
+        assert counts(client).requests > 0
 
 
 def test_workers_of_one_process_share_a_pool_and_leave_it() -> None:
@@ -224,21 +168,9 @@ def test_workers_of_one_process_share_a_pool_and_leave_it() -> None:
         check(round_of(client))
         found = client.run(stowplan.dask.stats)
         assert len(found) == 2
-        assert len({stats.steps for stats in found.values()}) == 1
-        assert next(iter(found.values())).steps >= 60
+        assert all(stats.requests >= 60 * 2 for stats in found.values())
     with pytest.raises(PoolError):
         stowplan.dask.stats()
-
-
-def test_a_dask_that_is_not_known(threads: Client, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    with monkeypatch.context() as patch:
-        patch.delattr(distributed.WorkerPlugin, "transition")
-        with pytest.warns(RuntimeWarning, match=r"does not know how Dask .* runs tasks.*: expected"):
-            plugin = PoolPlugin()
-        threads.register_plugin(plugin)
-        check(round_of(threads))
-    assert "does not know how Dask" in caplog.text
-    assert stowplan.dask.why_unknown() is None
 
 
 def test_a_process_that_a_pool_serves_already(threads: Client, caplog: Any) -> None:
