@@ -1,6 +1,6 @@
 # The commands of the project. Each makes what it needs, its virtual environment included, and each can be repeated.
 #
-#   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
+#   make demo       train GoogLeNet through the pool: a table     DEMO="--model alexnet" passes options
 #   make test       the tests                                                        TEST="-k pack" passes options
 #                   ROOM=prediction: those of one room; COVERAGE=1: with coverage, which must reach 90 %
 #   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
@@ -71,7 +71,7 @@ $(VENV)/.made:
 $(VENV)/.demo: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and what the demo needs into $(VENV)"
-	@$(INSTALL) '.[chainer,plot]'
+	@$(INSTALL) '.[chainer]'
 	@touch $@
 
 $(VENV)/.experiments: $(VENV)/.made $(BUILD_INPUTS)
@@ -83,7 +83,7 @@ $(VENV)/.experiments: $(VENV)/.made $(BUILD_INPUTS)
 $(VENV)/.development: $(VENV)/.made $(BUILD_INPUTS)
 	@$(BIN)/python tools/preflight.py
 	@echo "installing stowplan and its development tools into $(VENV)"
-	@$(INSTALL) '.[chainer,mpi,cupy,plot,experiments,dask,mip,flow,onnx,report,prometheus,test,lint,docs,dist]'
+	@$(INSTALL) '.[chainer,mpi,cupy,experiments,dask,mip,flow,onnx,report,test,lint,docs,dist]'
 	@touch $@ $(VENV)/.demo $(VENV)/.experiments
 
 # --- the commands ------------------------------------------------------------------------------------------------------
@@ -294,4 +294,3 @@ $(DEVICE_VENV)/.device: $(DEVICE_VENV)/.made $(BUILD_INPUTS)
 clean:
 	rm -rf $(VENV) $(TORCH_VENV) .venv-device .venv-cuda12 build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find $(ROOMS) -name '*.so' -delete
-	rm -f demo-plan.png

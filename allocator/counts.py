@@ -4,9 +4,8 @@ Two lists. `REASONS` tells why a request was not served from a plan. The fields 
 has a `Count` as its metadata, with its kind and its text::
 
     counts.hpp --names--> _core --Replay.counters()--> Stats --+--> Pool.report      a dict, and text
-    (reasons, counts)                              + texts   +--> Prometheus       metrics, and their help
-                                                                    +--> stowplan run     the summary
-                                                                    +--> documentation    attributes, table of reasons
+    (reasons, counts)                              + texts     +--> stowplan run     the summary
+                                                               +--> documentation    attributes, table of reasons
 
 A new count is a line in counts.hpp and one in `Stats`; a new reason, one there and one here. The tests compare.
 """
@@ -109,13 +108,10 @@ class Count(NamedTuple):
         What it counts.
     text
         What it means: a sentence.
-    metric
-        Whether it is a metric of its own for Prometheus.
     """
 
     kind: Kind
     text: str
-    metric: bool = False
 
 
 def reasons_table() -> str:

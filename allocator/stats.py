@@ -11,9 +11,9 @@ from ..units import human_bytes
 from .counts import REASONS, Count, Kind
 
 
-def _count(kind: Kind, text: str, *, metric: bool = False, **default: Any) -> Any:
+def _count(kind: Kind, text: str, **default: Any) -> Any:
     """Return a field of `Stats`: its `Count`, and its default if it has one."""
-    return field(metadata={"count": Count(kind, text, metric)}, **default)
+    return field(metadata={"count": Count(kind, text)}, **default)
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Stats:
     )
     smaller: int = _count(Kind.EVENTS, "Of the replayed requests, those that needed less than planned.")
     missing: int = _count(Kind.EVENTS, "Planned requests that did not come.")
-    plans: int = _count(Kind.EVENTS, "Plans made.", metric=True)
+    plans: int = _count(Kind.EVENTS, "Plans made.")
     reoptimizations: int = _count(
-        Kind.EVENTS, "Plans that took another's place, because requests had changed.", metric=True
+        Kind.EVENTS, "Plans that took another's place, because requests had changed."
     )
     arena_bytes: int = _count(
         Kind.BYTES,
@@ -63,20 +63,17 @@ class Stats:
         Kind.SECONDS,
         "CPU time that making plans has used, and looking at steps that were found, in seconds, on threads of the "
         "pool.",
-        metric=True,
         default=0.0,
     )
     plans_skipped: int = _count(
         Kind.EVENTS,
         "Plans that were not made because planning had used its share of the CPU time (``planning_share``).",
-        metric=True,
         default=0,
     )
     plans_failed: int = _count(
         Kind.EVENTS,
         "Plans that an error has kept from being made (no thread, no memory, a solver's failure; ``report`` has "
         "the last one): the program goes on without them, and later steps ask again.",
-        metric=True,
         default=0,
     )
     planning_bytes: int = _count(

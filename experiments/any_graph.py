@@ -7,7 +7,7 @@ and others from layers back, how many falling geometrically. *training*: as Chec
 branches, and back along it; any operator may run again. Seconds and bytes are random.
 
 *skipping*: a chain, half of whose operators also read one of up to six places back. *step*: a training graph with
-phases, as a framework records it: the backward pass runs once. Networks are those of `convolutional_graphs`.
+phases, as a framework records it: the backward pass runs once.
 
 Budgets are shares of the peak of the best order known (`stowplan.scheduling.ordering`, two seconds), and, as Moccasin's
 authors count, of the recorded order's, of which the best order alone saves a part. Of the largest graphs and of those
@@ -33,7 +33,6 @@ from stowplan.errors import BudgetError
 from stowplan.scheduling import Phase, Relation, StepGraph, as_recorded, check, schedule, simulate
 from stowplan.scheduling.ordering import order
 
-from .convolutional_graphs import NETWORKS, graph_of
 from .measures import output
 from .measures.kept import Row, write_text
 
@@ -42,8 +41,6 @@ LAYERED = ((16, 35, 3), (100, 236, 8), (250, 944, 12), (500, 2461, 16), (1000, 5
 TRAINING = (8, 50, 125, 250, 500, 1250)
 STEPS = (50, 500, 1250)
 SHARES = (0.9, 0.8)
-# Operators of the largest graph, from which on the networks are in the table.
-NETWORKS_FROM = 350
 # Graphs of more operators are scheduled at the recorded order's peak alone.
 LARGE = 1000
 # Operators of the graphs that are compared with the optimum; how many of each kind; seconds for the program.
@@ -269,11 +266,6 @@ def main(out: Path, time_limit: float, most: int, most_small: int) -> None:
     """Schedule made graphs below their orders' peaks, and write two tables."""
     graphs = [("layered", layered(*size, 0)) for size in LAYERED if size[0] <= most]
     graphs += [("training", training(layers, 0)) for layers in TRAINING if 2 * layers <= most]
-    graphs += [
-        (f"{name}, {'trains' if trains else 'infers'}", graph_of(name, trains))
-        for name, trains in itertools.product(NETWORKS, (False, True))
-        if most >= NETWORKS_FROM
-    ]
     graphs += [("step", with_phases(training(layers, 0))) for layers in STEPS if 2 * layers <= most]
     table = [row for kind, graph in graphs for row in rows(kind, graph, time_limit)]
     small = [row for made in small_graphs(most_small) for row in beside_optimum(*made)]

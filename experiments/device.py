@@ -92,7 +92,7 @@ class Study:
         quick = self.runner.quick
         batch = (*self.runner.batches, QUICK_BATCH if quick else BATCH)[0]
         size = (QUICK_SIZES if quick else SIZES).get(model.name)
-        return Task(model.name, batch, way, self.steps, self.runner.files, size)
+        return Task(model.name, batch, way, self.steps, self.runner.data.seed, size)
 
     def trained(self, task: Task) -> Row:
         """Run a task on a device that is large enough; the row has a ``note`` if that cannot be done."""

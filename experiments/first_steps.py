@@ -26,7 +26,7 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ScheduleError
 
 from .measures import output
-from .measures.data import load
+from .measures.data import Data
 from .measures.workload import Workload
 from .models import MODELS, VGG
 
@@ -45,7 +45,7 @@ Training = tuple[Any, Callable[[], None]]
 
 def _network(name: str, batch: int) -> Training:
     model = VGG if name == VGG.name else MODELS[name]
-    work = Workload(model, "training", batch, load(seed=0))
+    work = Workload(model, "training", batch, Data())
     return work.optimizer, work.step
 
 

@@ -172,7 +172,7 @@ def measure_bits(runner: Runner, cell: Cell) -> Row:
 
 def _task(runner: Runner, cell: Cell, budget: int | None) -> Task:
     rounds = QUICK_ROUNDS if runner.quick else ROUNDS
-    return Task(cell.model.name, cell.batch, runner.files, budget, rounds, runner.limit, cell.device)
+    return Task(cell.model.name, cell.batch, runner.data.seed, budget, rounds, runner.limit, cell.device)
 
 
 def _in_reach(cell: Cell) -> Cell:

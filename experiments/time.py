@@ -57,7 +57,7 @@ def measure(runner: Runner, cell: Cell) -> Row:
         repeat = max(1, round(TURN / seconds))
         rounds = QUICK_ROUNDS if runner.quick else MOST_ROUNDS
         share = runner.limit / len(others)
-        about = (cell.device, cell.model.name, cell.phase, cell.batch, other, runner.files)
+        about = (cell.device, cell.model.name, cell.phase, cell.batch, other, runner.data.seed)
         return Task(*about, repeat, rounds, share)
 
     steps = sum(task(other).least_steps for other in others)

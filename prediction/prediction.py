@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from ..errors import MissingDependencyError, ProfileError
+from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes
 
 __all__ = ["Peak", "Prediction", "last_that"]
@@ -149,29 +147,6 @@ class Prediction(ABC):
         if found >= 1 << 62:
             raise ProfileError(f"a length of {found:,} fits, too; expected a peak that grows with {name}")
         return found or None
-
-    def plot(self, argument: str, axis: int = 0, to: int = 10_000, **shapes: Any) -> Any:
-        """Draw the peak over one length, up to ``to``, with Matplotlib; return the axes.
-
-        Raises
-        ------
-        MissingDependencyError
-            Matplotlib is not installed.
-        """
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise MissingDependencyError(f"plot: {error}; expected: pip install 'stowplan[plot]'") from error
-        name, at = self._along(argument, axis, shapes)
-        lengths = np.unique(np.linspace(max(to // 50, 1), to, 50).astype(int)).tolist()
-        peaks, parts = [at(length) for length in lengths], ("arguments", "results", "temporaries")
-        figure = pyplot.figure().add_subplot()
-        figure.stackplot(
-            lengths, *([getattr(peak, part) / 2**20 for peak in peaks] for part in parts), labels=parts
-        )
-        figure.set(xlabel=name, ylabel="alive at the peak (MiB)", title=self.title)
-        figure.legend(loc="upper left")
-        return figure
 
 
 def last_that(fits: Callable[[int], bool], most: int, end: int = 0) -> int:

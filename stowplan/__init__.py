@@ -10,12 +10,14 @@ and Python.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 from .errors import PoolError, StowplanError
 from .import_hooks import once_imported
 from .lazy import lazily
+from .removed import REMOVED, RemovedFinder, line
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from . import torch as torch
     from .allocator import CupyPool, NumpyPool, TorchPool
     from .cli.scripts.step_markers import step
-    from .executors import served
     from .prediction import guard, predict
     from .profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
 
@@ -42,11 +43,10 @@ __all__ = [
     "__version__",
     "guard",
     "predict",
-    "served",
     "step",
 ]
 
-__getattr__ = lazily(
+_load = lazily(
     __name__,
     {
         "CupyPool": "allocator",
@@ -60,11 +60,20 @@ __getattr__ = lazily(
         "dask": None,
         "guard": "prediction",
         "predict": "prediction",
-        "served": "executors",
         "step": "cli.scripts.step_markers",
         "torch": None,
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    removed = f"{__name__}.{name}"
+    if removed in REMOVED:
+        raise AttributeError(line(removed))
+    return _load(name)
+
+
+sys.meta_path.append(RemovedFinder())
 
 
 def _on_todays_numpy() -> AbstractContextManager[Any]:

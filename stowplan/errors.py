@@ -98,6 +98,10 @@ class MissingDependencyError(StowplanError, ImportError):
     """An optional dependency is not installed, or cannot be imported. The message tells how to get it."""
 
 
+class RemovedError(StowplanError, ImportError):
+    """What is imported was removed. The message tells what to use instead."""
+
+
 class PoolError(StowplanError, RuntimeError):
     """A pool is used in a way that it cannot serve: entered twice, a step within a step."""
 

@@ -1,9 +1,9 @@
-"""Make the pictures of README and docs: the report in light and dark, the plan, and what a terminal shows.
+"""Make the pictures of README and docs: the report in light and dark, and what a terminal shows.
 
     python -m tools.screenshots                  of a training step of GoogLeNet, profiled first (needs chainer)
     python -m tools.screenshots step.profile     of that profile
 
-Written to docs/: report.png, report-dark.png, demo-plan.png, terminal.svg. Needs the extras report, plot and test,
+Written to docs/: report.png, report-dark.png, terminal.svg. Needs the extras report, experiments and test,
 and Chromium with its driver.
 """
 
@@ -131,9 +131,8 @@ def main() -> None:
         stowplan(folder, "report", "step.profile", "-o", page, "--title", options.title)
         photograph_page(page, False, target / "report.png")
         photograph_page(page, True, target / "report-dark.png")
-        stowplan(folder, "report", "step.profile", "-o", target / "demo-plan.png", "--title", options.title)
         photograph_terminal(folder, target / "terminal.svg", printed)
-    for picture in ("report.png", "report-dark.png", "demo-plan.png", "terminal.svg"):
+    for picture in ("report.png", "report-dark.png", "terminal.svg"):
         print(f"{target / picture}: {(target / picture).stat().st_size:,} bytes")
 
 

@@ -5,10 +5,6 @@ The workers of a LocalCluster of 2 processes with 2 threads each are: ``plain``,
 (``distributed.nanny.pre-spawn-environ``). All clusters are there at once. After the warm-up, each computes once in a
 round; what counts are the workers' own CPU time and page faults from before to after that. ``rss_C`` and ``bytes_C``
 are of the workers' largest resident sets in all rounds.
-
-Of the requests of planned sizes, over all measured rounds: ``replayed``, the share that came from a plan, of those that
-tasks made and freed again; ``results``, the share of tasks' requests that outlived the task; ``received``, requests
-outside of tasks, for each in one.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 
 import dask
 import numpy as np
-import numpy.typing as npt
 from distributed import Client, LocalCluster
 
 import stowplan.dask
@@ -74,27 +69,14 @@ def run(client: Client, computation: Computation, size: int) -> Usage:
     return Usage(cpu, faults, rss, hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())
 
 
-def requests(client: Client) -> npt.NDArray[np.int64]:
-    """Return requests of planned sizes since the pools were made: from plans, results, others of tasks, outside."""
-    counts = client.run(stowplan.dask.stats).values()
-    reasons = [stats.reasons for stats in counts]
-    replayed = sum(stats.replayed for stats in counts)
-    results = sum(reason.get("escaped", 0) for reason in reasons)
-    received = sum(reason.get("outside", 0) + reason.get("thread", 0) for reason in reasons)
-    others = sum(stats.requests for stats in counts) - replayed - results - received
-    return np.array([replayed, results, others, received])
-
-
 def measure(computation: Computation, rounds: int, warmup: int, size: int, seed: int) -> Row:
     """Run so many rounds of a computation after the warm-up; return its row."""
     ways = contestants()
     with ExitStack() as stack:
         clients = {name: stack.enter_context(cluster(name, added)) for name, added in ways.items()}
         first = [run(client, computation, size) for client in clients.values() for _ in range(warmup)]
-        before = requests(clients[OURS])
         found = contest.in_turns(list(ways), rounds, seed, lambda name: run(clients[name], computation, size))
-        after = requests(clients[OURS])
-    return compare(found, {use.output for use in first}) | shares(after - before)
+    return compare(found, {use.output for use in first})
 
 
 def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
@@ -104,17 +86,6 @@ def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
     for name, runs in found.items():
         row |= {f"rss_{name}": runs[-1].rss / found[PLAIN][-1].rss, f"bytes_{name}": runs[-1].rss}
     return row
-
-
-def shares(counted: npt.NDArray[np.int64]) -> Row:
-    """Return what the pools counted in a while, as `requests` has it, in shares."""
-    replayed, results, others, received = counted.tolist()
-    of_tasks = max(replayed + results + others, 1)
-    return {
-        "replayed": replayed / max(replayed + others, 1),
-        "results": results / of_tasks,
-        "received": received / of_tasks,
-    }
 
 
 def refuse_a_chosen_allocator() -> str | None:

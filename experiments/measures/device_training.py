@@ -18,7 +18,7 @@ from stowplan.errors import BudgetError, ProfileError
 
 from ..models import MODELS, PTB, Model
 from .apart import answer
-from .data import Files, load
+from .data import Data
 from .scheduled_steps import ScheduledWorkload
 
 WAYS = {
@@ -48,8 +48,8 @@ class Task:
         A name of `WAYS`.
     steps
         To train.
-    files
-        The user's paths and seed.
+    seed
+        Of parameters and data.
     budget
         Bytes that the steps may have alive, parameters and state included.
     """
@@ -58,7 +58,7 @@ class Task:
     batch: int
     way: str
     steps: int
-    files: Files
+    seed: int
     size: int | None = None
     budget: int | None = None
 
@@ -69,8 +69,8 @@ class Task:
         model: Model = NETWORKS[self.model]
         if self.size is not None:
             setattr(model.network, "length" if model.kind == "words" else "insize", self.size)
-        cupy.random.seed(self.files["seed"])  # Chainer draws masks from it, and parameters that it makes late
-        return ScheduledWorkload(model, "training", self.batch, load(**self.files), gpu=True)
+        cupy.random.seed(self.seed)  # Chainer draws masks from it, and parameters that it makes late
+        return ScheduledWorkload(model, "training", self.batch, Data(self.seed), gpu=True)
 
 
 def in_use() -> int:

@@ -1,4 +1,4 @@
-"""Write rows as tables (CSV and Markdown) and pictures (PNG and SVG)."""
+"""Write rows as tables (CSV and Markdown) and pictures (PNG)."""
 
 from __future__ import annotations
 
@@ -200,12 +200,7 @@ def tidy(axes: Any, title: str, label: str) -> None:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a picture as ``path.png`` and ``path.svg``."""
-    import matplotlib as mpl
-
+    """Write a picture as ``path.png``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Text stays text, and names inside the file do not change from run to run.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "stowplan"}):
-        for kind in ("png", "svg"):
-            with atomic_write(path.with_suffix(f".{kind}")) as file:
-                figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    with atomic_write(path.with_suffix(".png")) as file:
+        figure.savefig(file, format="png")

@@ -26,7 +26,7 @@ from stowplan.compat import enable_chainer
 
 from ..models import MODELS
 from .apart import answer
-from .data import Files, load
+from .data import Data
 from .medians import standard_error
 from .workload import Phase, Workload
 
@@ -55,8 +55,8 @@ class Task:
         The cell.
     other
         Name of the other allocator.
-    files
-        The user's paths and seed.
+    seed
+        Of parameters and data.
     repeat
         Steps of a turn.
     rounds, seconds
@@ -69,7 +69,7 @@ class Task:
     phase: Phase
     batch: int
     other: str
-    files: Files
+    seed: int
     repeat: int
     rounds: int
     seconds: float
@@ -119,9 +119,9 @@ def interleaved(steps: Mapping[str, Step], seed: int, repeat: int) -> tuple[dict
 
 def run(task: Task) -> list[Turn]:
     """Run a task; return for each round the seconds of a step, by allocator."""
-    gpu, seed = task.device == "gpu", task.files["seed"]
+    gpu, seed = task.device == "gpu", task.seed
     ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
-    work = Workload(MODELS[task.model], task.phase, task.batch, load(**task.files), gpu)
+    work = Workload(MODELS[task.model], task.phase, task.batch, Data(task.seed), gpu)
     theirs = _within(other, work)
     theirs()
     steps = {OURS: _within(ours, work.twin()), task.other: theirs}

@@ -27,8 +27,9 @@ from stowplan.errors import StowplanError
 from stowplan.prediction import available
 
 from ..models import MODELS, Model
-from . import data, kept, output
+from . import kept, output
 from .apart import CannotRunError
+from .data import Data
 from .kept import Row
 from .workload import PHASES, Phase
 
@@ -75,8 +76,8 @@ class Runner:
         Run the smallest batch sizes only.
     limit
         Seconds that the steps of one cell may take; a cell that would take longer is predicted or left out.
-    files, data
-        What the networks read: the user's paths and seed, and the data loaded from them.
+    data
+        What the networks read.
     out
         Folder for all files written.
     """
@@ -87,8 +88,7 @@ class Runner:
     batches: tuple[int, ...]
     quick: bool
     limit: float
-    files: data.Files
-    data: data.Data
+    data: Data
     out: Path
 
     def cells(self, *smaller: int) -> Iterator[Cell]:
@@ -130,8 +130,8 @@ class Runner:
         return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit, **options)
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
-        """Return the row kept under this name for the same files and `options`, or find it and keep it."""
-        return kept.finished(self.out / f"{name}.json", {**self.files, **options}, find)
+        """Return the row kept under this name for the same seed and `options`, or find it and keep it."""
+        return kept.finished(self.out / f"{name}.json", {"seed": self.data.seed, **options}, find)
 
     def saved(self, name: str, make: Callable[[], tuple[Any, Row]]) -> tuple[Path, Row]:
         """Return the archive kept under this name and the row beside it, or make and save both."""
@@ -146,8 +146,8 @@ class Runner:
         return path, self.finished(name, find)
 
     def known(self, name: str, **options: Any) -> Row | None:
-        """Return the row kept under this name for the same files and `options`; None if there is none."""
-        return kept.known(self.out / f"{name}.json", {**self.files, **options})
+        """Return the row kept under this name for the same seed and `options`; None if there is none."""
+        return kept.known(self.out / f"{name}.json", {"seed": self.data.seed, **options})
 
 
 def progress_bar() -> Progress:
@@ -200,9 +200,6 @@ _OPTIONS = (
         type=click.FloatRange(min=0),
         help="Seconds for the steps of one cell; what takes longer is predicted, or left out.",
     ),
-    click.option("--images", type=click.Path(), help="A folder of images instead of noise."),
-    click.option("--source", type=click.Path(), help="Sentences, one on each line (UTF-8) ..."),
-    click.option("--target", type=click.Path(), help="... and their translations."),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True),
     output.out,
 )
@@ -234,20 +231,19 @@ def command(
             phases: tuple[Phase, ...],
             devices: tuple[str, ...],
             batches: tuple[int, ...],
+            seed: int,
             out: Path,
             **options: Any,
         ) -> None:
             seconds = limit if limit is not None else quick_limit if quick else default
             networks = tuple(models[name] for name in chosen or models)
-            files = data.Files(**{name: options.pop(name) for name in ("images", "source", "target", "seed")})
             try:  # before any long work
-                loaded = data.load(**files)
                 enable_chainer()
                 _refuse_what_cannot_fit(networks, batches)
-            except (StowplanError, OSError) as error:
+            except StowplanError as error:
                 raise click.UsageError(str(error)) from error
             of = networks, phases or PHASES, devices or DEVICES, batches
-            figure(Runner(*of, quick, seconds, files, loaded, out), **options)
+            figure(Runner(*of, quick, seconds, Data(seed), out), **options)
 
         for option in reversed((which, *_OPTIONS)):
             run = option(run)

@@ -26,7 +26,7 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError
 
 from ..models import MODELS, Model
-from .data import Data, Files, load
+from .data import Data
 from .paired_timing import LEAST_ROUNDS, Turn, interleaved, rounds_until_clear
 from .recordings import record, without_small
 from .runner import CannotRunError
@@ -52,8 +52,8 @@ class Task:
     ----------
     model, batch
         The cell, of training.
-    files
-        The user's paths and seed.
+    seed
+        Of parameters and data.
     budget
         Bytes that a step may have alive beside parameters and state; None: lean.
     device
@@ -64,7 +64,7 @@ class Task:
 
     model: str
     batch: int
-    files: Files
+    seed: int
     budget: int | None
     rounds: int = 1
     seconds: float = 0.0
@@ -78,8 +78,8 @@ class Task:
             import cupy
 
             # Chainer draws masks from it, and parameters that it makes late.
-            cupy.random.seed(self.files["seed"])
-        return ScheduledWorkload(model, "training", self.batch, load(**self.files), self.device == "gpu")
+            cupy.random.seed(self.seed)
+        return ScheduledWorkload(model, "training", self.batch, Data(self.seed), self.device == "gpu")
 
     @property
     def least_steps(self) -> int:
@@ -217,7 +217,7 @@ def take_turns(task: Task) -> dict[str, Any]:
 
 def _turns(task: Task, contestants: dict[str, ScheduledWorkload]) -> list[Turn]:
     own = {name: contestant.step for name, contestant in contestants.items()}
-    steps, take = interleaved(own, task.files["seed"], 1)
+    steps, take = interleaved(own, task.seed, 1)
     for step in steps.values():
         for _ in range(WARMUP):
             step()

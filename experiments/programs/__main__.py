@@ -4,7 +4,7 @@ Programs that know nothing of stowplan (`catalogue`), each by plain Python, by `
 jemalloc, mimalloc, tcmalloc and a tuned C library (`measures.peers`): CPU time, page faults and resident set over plain
 Python's, and whether all of them printed the same. What is not installed is named, and left out.
 
-The files are ``programs.csv``, ``.md``, ``.png`` and ``.svg``; with ``--long``, ``programs_long.*``. A program that has
+The files are ``programs.csv``, ``.md`` and ``.png``; with ``--long``, ``programs_long.*``. A program that has
 been measured is not run again by the same command: delete ``programs/cells`` in the folder for that. The machine should
 have nothing else to do.
 

@@ -1,55 +1,43 @@
-"""A plugin for Dask's workers: every task of every worker thread through a pool, a step a kind of task.
+"""A plugin for Dask's workers: the arrays of all their threads from a pool's heap.
 
 ::
 
     client.register_plugin(PoolPlugin(limit="4 GiB"))
 
     worker process     pool, in the place of NumPy's default handler
-      thread 1           task "sum-aggregate" ──> with pool.step("sum-aggregate (4 arrays, 8388608 bytes)")
-      thread 2           task "rechunk-merge" ──> with pool.step(...)
-      event loop         arrays received from other workers: upstream, which keeps what is freed for the next ones
+      thread 1, 2, ...   arrays of tasks:                      the heap, which keeps what is freed for the next ones
+      event loop         arrays received from other workers:   the heap, too
 
-What a task returns is kept by the worker for other tasks: it counts as escaped, has no place in a plan, and is in no
-plan's way (`Pool.step`, ``keeps_results``). What it makes on the way comes from the plan. The kind of a task is its
-prefix, as on Dask's dashboard, with the number and the bytes of the arrays that it is given.
+Tasks are no steps: the heap alone takes less time and memory than a plan for each kind (docs/decisions/dropped.rst).
 
 Dask spills, and pauses a worker, by the memory that its process has resident. What the pool keeps for later requests
-would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on.
-
-Dask offers no hook around a task in its thread. So `distributed.worker._run_task`, which is private, is replaced by one
-that gives it the task in a step. Where it is not there, or takes something else, there is a warning, and the workers go
-on without a pool. Nor has it a hook around that number, which a worker's `monitor.get_process_memory` returns. Tested
-with Dask 2026.8.
+would count, and stay for ever while no task runs: so it is freed before Dask sees a number that it would act on, which
+a worker's `monitor.get_process_memory` returns. All names are Dask's public ones. Tested with Dask 2026.8.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import logging
 import os
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import MissingDependencyError, PoolError
 
 try:
-    import distributed.worker
     from dask import config
-    from dask.utils import key_split
     from distributed import Worker, WorkerPlugin
 except ImportError as error:
     raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
 
 from ..allocator.options import limit_bytes
-from ..executors import kind, task_pool
 from ..host_memory import host_memory
 from ..prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
 from ..units import parse_share
@@ -58,21 +46,16 @@ if TYPE_CHECKING:
     from ..allocator import NumpyPool
     from ..allocator.stats import Stats
 
-__all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats", "why_unknown"]
+__all__ = ["RESOURCE", "MemoryPlugin", "PoolPlugin", "needs", "stats"]
 
 logger = logging.getLogger(__name__)
 
-TAKES = ("task", "data", "execution_state", "key")
-"""What Dask's function that runs a task must take first."""
-
 METRICS: dict[str, Callable[[Stats], int]] = {
     "stowplan requests": lambda stats: stats.requests,
-    "stowplan replayed": lambda stats: stats.replayed,
-    "stowplan results": lambda stats: stats.reasons.get("escaped", 0),
+    "stowplan live bytes": lambda stats: stats.live_bytes,
     "stowplan reserved bytes": lambda stats: stats.reserved_bytes,
-    "stowplan plans": lambda stats: stats.plans,
 }
-"""Columns of the dashboard's page "Workers": those that tell whether the pool is of use."""
+"""Columns of the dashboard's page "Workers"."""
 
 TERMINATE = "distributed.worker.memory.terminate"
 """Dask's setting: the share of its memory limit at which a worker is ended."""
@@ -82,14 +65,14 @@ LOG_SECONDS = 10.0
 
 
 class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
-    """Serve the arrays of Dask's tasks from plans.
+    """Serve the arrays of Dask's workers from a pool's heap.
 
     Parameters
     ----------
     limit
-        The most memory that the arrays of a worker process may take, arenas included: bytes, text such as ``"4 GiB"``,
-        or of the worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that requests
-        more gets a MemoryError that tells what fills the memory. None: no limit but the system's.
+        The most memory that the arrays of a worker process may take: bytes, text such as ``"4 GiB"``, or of the
+        worker's memory limit ``"80%"``, or a fraction above 0 and up to 1 (as a float). A task that requests more gets
+        a MemoryError that tells what fills the memory. None: no limit but the system's.
     log_directory
         A directory for a file of each worker, ``stowplan-NAME.jsonl``: its counts as a line of JSON, at the beginning,
         every ten seconds, and at the end. None: no files.
@@ -98,11 +81,6 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
     ------
     PoolError
         ``limit`` is none of these.
-
-    Warns
-    -----
-    RuntimeWarning
-        This Dask runs tasks in a way that is not known: they will run without a pool.
 
     Notes
     -----
@@ -123,13 +101,10 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         self.log_directory = None if log_directory is None else os.fspath(log_directory)
         self._log: Path | None = None
         self._logged = 0.0
-        unknown = why_unknown()
-        if unknown is not None:
-            warnings.warn(unknown, RuntimeWarning, stacklevel=2)
 
     def setup(self, worker: Worker) -> None:
         """Serve a worker's process; called by Dask."""
-        why = why_unknown() or _process.join(worker, self._bytes(worker))
+        why = _process.join(worker, self._bytes(worker))
         if why is not None:
             logger.warning(why)
             return
@@ -185,26 +160,12 @@ def stats() -> Stats:
     return _process.stats()
 
 
-def why_unknown() -> str | None:
-    """Tell why tasks cannot be served with this Dask; None if they can."""
-    run_task = getattr(distributed.worker, "_run_task", None)
-    found = () if run_task is None else tuple(inspect.signature(run_task).parameters)
-    if found[: len(TAKES)] == TAKES:
-        return None
-    takes = f"takes {', '.join(found)}" if found else "is not there"
-    return (
-        f"stowplan does not know how Dask {distributed.__version__} runs tasks, so they run without a pool: "
-        f"distributed.worker._run_task {takes}; expected one that takes {', '.join(TAKES)}"
-    )
-
-
 class _Process:
     """What serves the workers of this process."""
 
     def __init__(self) -> None:
         self._workers: set[str] = set()
-        self._pool: NumpyPool | None = None
-        self._run_task: Any = None  # Dask's
+        self.pool: NumpyPool | None = None
 
     def serves(self, worker: Worker) -> bool:
         return worker.id in self._workers
@@ -212,36 +173,37 @@ class _Process:
     def join(self, worker: Worker, limit: int | None) -> str | None:
         """Serve a worker, or tell why not."""
         if not self._workers:
-            pool = task_pool(limit)
+            from ..allocator import NumpyPool
+
+            pool = NumpyPool(limit=limit)
+            if limit is None:  # which the heap alone does not know
+                pool.serve_by_heap()
             try:
                 pool.install()
             except PoolError as error:
                 return f"stowplan serves no tasks of {worker.name}: {error}"
-            self._pool = pool
-            self._run_task = distributed.worker._run_task
-            distributed.worker._run_task = _in_steps(self._run_task, pool)
+            self.pool = pool
         self._workers.add(worker.id)
         return None
 
     def leave(self, worker: Worker) -> None:
         """Serve it no longer. Arrays that the pool has handed out stay its own; so may tasks that run still."""
         self._workers.discard(worker.id)
-        if self._workers or self._pool is None:
+        if self._workers or self.pool is None:
             return
-        distributed.worker._run_task = self._run_task
-        self._pool.uninstall()
-        self._pool = None
+        self.pool.uninstall()
+        self.pool = None
 
     def trim(self) -> None:
-        if self._pool is not None:
-            self._pool.trim()
+        if self.pool is not None:
+            self.pool.trim()
 
     def stats(self) -> Stats:
-        if self._pool is None:
+        if self.pool is None:
             raise PoolError(
                 "no pool serves this worker; expected client.register_plugin(stowplan.dask.PoolPlugin())"
             )
-        return self._pool.stats
+        return self.pool.stats
 
 
 _process = _Process()
@@ -254,18 +216,3 @@ def _resident(worker: Worker, measure: Callable[[], int]) -> int:
     if measure() > min(filter(None, shares), default=1.0) * (manager.memory_limit or sys.maxsize):
         _process.trim()
     return measure()
-
-
-def _in_steps(run_task: Callable[..., Any], pool: NumpyPool) -> Callable[..., Any]:
-    """Return Dask's function that runs a task, with the task in a step of the pool."""
-
-    @functools.wraps(run_task)
-    def run(task: Any, data: dict[Any, Any], execution_state: Any, key: Any, *others: Any) -> Any:
-        def step(data: dict[Any, Any]) -> Any:
-            function = getattr(getattr(task, "func", None), "__name__", "")
-            with pool.step(kind(f"{key_split(key)} {function}", data.values()), keeps_results=True):
-                return task(data)
-
-        return run_task(step, data, execution_state, key, *others)
-
-    return run

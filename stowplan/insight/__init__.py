@@ -1,1 +1,1 @@
-"""What would it take, and what did it take? Predictions, comparisons, models of other pools, report, plots, demo."""
+"""What would it take, and what did it take? Predictions, comparisons, models of other pools, report, demo."""

@@ -1,22 +1,16 @@
-"""How a pool's figures are shown: in Jupyter, behind a progress bar, to Prometheus."""
+"""How a pool's figures are shown: in Jupyter, behind a progress bar."""
 
 from __future__ import annotations
 
-import gc
 import io
 import re
-import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 from stowplan import NumpyPool
 from stowplan.allocator import Stats
-from stowplan.errors import MissingDependencyError
-
-from ..running import run
 
 STATS = Stats(
     replayed=900,
@@ -35,13 +29,6 @@ STATS = Stats(
     peak_reserved_bytes=5 << 20,
     lower_bound=2 << 20,
 )
-
-
-def trained() -> NumpyPool:
-    pool = NumpyPool(warmup=1, small=0)
-    with pool:
-        run(pool, 6, lambda: np.ones(100_000))
-    return pool
 
 
 def shown() -> tuple[list[list[str]], list[str]]:
@@ -84,67 +71,3 @@ def test_a_progress_bar_takes_the_postfix() -> None:
     with pytest.importorskip("tqdm").tqdm(total=3, file=text) as progress:
         progress.set_postfix(STATS.postfix())
     assert "planned=90.0%, live=1.0 MiB" in text.getvalue()
-
-
-def test_prometheus_reads_a_pool() -> None:
-    client = pytest.importorskip("prometheus_client")
-    from stowplan.prometheus import PoolCollector
-
-    pool, other = trained(), NumpyPool()
-    registry = client.CollectorRegistry()
-    PoolCollector(pool, "train").register(registry)
-    PoolCollector(other, "eval").register(registry)
-    text = client.generate_latest(registry).decode()
-    stats = pool.stats
-    assert f'stowplan_requests_total{{pool="train",served="plan"}} {float(stats.replayed)}' in text
-    counts = [line.split()[-1] for line in text.splitlines() if line.startswith("stowplan_requests_total")]
-    assert sum(map(float, counts)) == stats.requests
-    assert 'stowplan_plans_total{pool="train"} 1.0' in text
-    assert registry.get_sample_value("stowplan_bytes", {"pool": "train", "of": "arena"}) == stats.arena_bytes
-    assert registry.get_sample_value("stowplan_plans_total", {"pool": "eval"}) == 0
-
-
-def test_prometheus_has_the_metrics_that_dashboards_ask_for() -> None:
-    pytest.importorskip("prometheus_client")
-    from stowplan.prometheus import PoolCollector
-
-    pool = trained()
-    metrics = {metric.name: metric for metric in PoolCollector(pool).collect()}
-    assert {name: metric.type for name, metric in metrics.items()} == {
-        "stowplan_requests": "counter",
-        "stowplan_plans": "counter",
-        "stowplan_reoptimizations": "counter",
-        "stowplan_planning_seconds": "counter",
-        "stowplan_plans_skipped": "counter",
-        "stowplan_plans_failed": "counter",
-        "stowplan_bytes": "gauge",
-    }
-    assert all(metric.documentation.endswith(".") for metric in metrics.values())
-    sizes = {sample.labels["of"]: sample.value for sample in metrics["stowplan_bytes"].samples}
-    stats = pool.stats
-    assert sizes == {
-        "planning": stats.planning_bytes,
-        "kept": stats.kept_bytes,
-        "live": stats.live_bytes,
-        "peak_live": stats.peak_live_bytes,
-        "arena": stats.arena_bytes,
-        "reserved": stats.reserved_bytes,
-        "peak_reserved": stats.peak_reserved_bytes,
-        "lower_bound": stats.lower_bound,
-    }
-
-
-def test_prometheus_does_not_keep_a_pool_alive() -> None:
-    pytest.importorskip("prometheus_client")
-    from stowplan.prometheus import PoolCollector
-
-    collector = PoolCollector(trained())
-    gc.collect()
-    assert list(collector.collect()) == []
-
-
-def test_without_the_client_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "stowplan.prometheus", raising=False)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[prometheus\]'"):
-        import stowplan.prometheus  # noqa: F401

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.measures.data import load
+from experiments.measures.data import Data
 from experiments.measures.device_training import NETWORKS
 from experiments.measures.workload import Phase, Workload
 
@@ -49,7 +49,7 @@ def test_networks(cupy: Any, monkeypatch: pytest.MonkeyPatch, name: str, phase: 
         monkeypatch.setattr(model.network, "insize", SIDES[name])
     cupy.random.seed(0)
     with lockstep(cupy) as comparison:
-        work = Workload(model, phase, 2, load(seed=0), gpu=True)
+        work = Workload(model, phase, 2, Data(), gpu=True)
         for _ in range(STEPS if phase == "training" else 1):
             work.step()
     assert comparison.differences == []

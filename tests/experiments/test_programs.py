@@ -52,52 +52,8 @@ def test_scripts_are_in_the_catalogue_and_do_not_know_stowplan() -> None:
     assert not [name for name, text in scripts.items() if "stowplan" in text]
 
 
-def uses(cpu: list[float], faults: int, rss: int, output: bytes = b"1") -> list[measure.Usage]:
-    return [measure.Usage(seconds, faults, rss, output, {}) for seconds in cpu]
-
-
-def test_ratios_are_those_of_a_round() -> None:
-    found = {
-        "plain": uses([1.0, 2.0, 4.0], 100, 10),
-        "stowplan": uses([0.5, 1.0, 2.0], 5, 11),
-        "mimalloc": uses([0.4, 0.8, 1.6], 10, 12),
-        "jemalloc": uses([0.1, 0.2, 0.4], 10, 12),  # no judge
-        peers.TUNED_GLIBC: uses([0.9, 1.8, 3.6], 10, 12),
-    }
-    row = measure.compare(found)
-    assert row["cpu_stowplan"] == 0.5
-    assert row["error_stowplan"] == 0
-    assert row["seconds_plain"] == 2
-    assert (row["faults_stowplan"], row["rss_stowplan"]) == (0.05, 1.1)
-    assert row["best"] == "mimalloc"
-    assert row["verdict"] == pytest.approx(1.25)
-    assert row["identical"]
-    found["mimalloc"] = uses([0.4, 0.8, 1.6], 10, 12, b"2")
-    assert not measure.compare(found)["identical"]
-    row = measure.compare({name: found[name] for name in ("plain", "stowplan")})
-    assert "verdict" not in row
-
-
-def test_shares_are_none_where_the_statistics_do_not_have_them() -> None:
-    numpy = {"share": 0.9, "requests": 200, "replayed": 150, "steps": 3, "reasons": {"heap_only": 20}}
-    found = {"planned": 0.9, "of_all": 0.75, "heap_only": 0.1, "steps": 3, "faults_in_script": 7}
-    assert measure.shares([{"numpy": numpy, "minor_faults": 7}]) == found
-    assert set(measure.shares([{}, {"numpy": {"requests": 0, "replayed": 0}}]).values()) == {None}
-
-
-def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken.py").write_text("raise ValueError('no sea')")
-    monkeypatch.setattr("experiments.programs.catalogue.SCRIPTS", tmp_path)
-    row = command.row_of(Program("broken", "Broken", 1, 10), 2, "quick", 0, tmp_path)
-    assert row["failed"]
-    assert "ValueError: no sea" in row["note"]
-    row = command.row_of(Program("absent", "Absent", 1, 10, ("no_such_module",)), 2, "quick", 0, tmp_path)
-    assert "no no_such_module; expected: pip install 'stowplan[programs]'" in row["note"]
-    assert "failed" not in row
-
-
 def test_one_run_makes_the_tables_and_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[plot]'")
+    pytest.importorskip("matplotlib", reason="no matplotlib; expected: pip install 'stowplan[experiments]'")
     monkeypatch.setattr(peers, "available", lambda: {peers.TUNED_GLIBC: peers.VARIABLES})
     absent = Program("absent", "Absent", 1, 10, ("no_such_module",))
     monkeypatch.setattr(command, "PROGRAMS", (STARTUP, absent))

@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import schedule
-from experiments.measures import data, scheduled_steps, step_graphs
+from experiments.measures import scheduled_steps, step_graphs
 from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
 
 from .tables import rows_of
 
 pytest.importorskip(
-    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+    "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[experiments]'"
 )
 pytestmark = pytest.mark.usefixtures("chainer")
 
@@ -44,7 +44,6 @@ class Deep(chainer.ChainList):
             x = F.dropout(F.relu(layer(x)), 0.1)
         return list(self)[-1](x)
 """
-FILES = data.Files(images=None, source=None, target=None, seed=0)
 
 
 @pytest.fixture
@@ -96,8 +95,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str) -> None:
         assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
         assert int(bits[f"{optimizer} recomputed"]) > 0
     assert "| equal | equal |" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
-    for suffix in ("png", "svg"):
-        assert (tmp_path / f"schedule.{suffix}").stat().st_size > 1000
+    assert (tmp_path / "schedule.png").stat().st_size > 1000
 
 
 def test_bits_that_differ_fail_the_command(
@@ -112,10 +110,3 @@ def test_bits_that_differ_fail_the_command(
     assert done.exit_code == 1
     assert "bits differ: Deep" in done.output
     assert "DIFFERENT" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("budgets", ["half", "0.5,", "1.5", "-0.1", "nan"])
-def test_budgets_are_shares(tmp_path: Path, budgets: str) -> None:
-    done = CliRunner().invoke(schedule.main, ["--out", str(tmp_path), "--budgets", budgets])
-    assert done.exit_code == 2
-    assert "expected numbers from 0" in done.output

@@ -337,14 +337,6 @@ def test_values_that_a_larger_matrix_needs_are_found() -> None:
     assert patient(np.linalg.cholesky, example).peak(a=(700, 700)).cannot_tell == ""
 
 
-def test_the_plot_has_the_peak() -> None:
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("agg")
-    axes = patient(scaled, SQUARE).plot("x", 0, to=5000)
-    assert axes.get_xlabel() == "x[0]"
-    pyplot.close(axes.figure)
-
-
 def test_an_empty_example_stands_for_any() -> None:
     assert patient(np.negative, np.ones((0, 5))).peak(x=(4000, 5)).total == 2 * 8 * 4000 * 5
 

@@ -124,3 +124,26 @@ def brute_force(graph: StepGraph, budget: int) -> tuple[float | None, int]:
         outcomes.append(simulate(graph, found))
     fitting = [found.extra_seconds for found in outcomes if found.peak <= budget]
     return min(fitting, default=None), min(found.peak for found in outcomes)
+
+
+def vgg16() -> StepGraph:
+    """VGG-16 with one image, a layer an operator, and back along it; seconds are multiplications, in 1e9."""
+    shapes, work = [(3, 224)], [1.0]
+    for channels, count in zip((64, 128, 256, 512, 512), (2, 2, 3, 3, 3), strict=True):
+        for _ in range(count):
+            before, pixels = shapes[-1]
+            work.append(1.0 + 9 * before * channels * pixels**2)
+            shapes.append((channels, pixels))
+        shapes.append((channels, pixels // 2))
+        work.append(1.0 + 4 * channels * (pixels // 2) ** 2)
+    for channels in (4096, 4096, 1000):
+        work.append(1.0 + shapes[-1][0] * shapes[-1][1] ** 2 * channels)
+        shapes.append((channels, 1))
+    last = len(shapes) - 1
+    size = [4 * channels * pixels**2 for channels, pixels in shapes]
+    reads = [[i - 1] if i else [] for i in range(last + 1)]
+    for layer in range(last + 1, 0, -1):  # from the loss on
+        reads.append([layer - 1] if layer > last else [layer - 1, layer, len(reads) - 1])
+        size.append(4 if layer > last else size[layer - 1])
+        work.append(1000.0 if layer > last else 2 * work[layer])
+    return StepGraph(reads, [[i] for i in range(len(reads))], size, seconds=[1e-9 * one for one in work])

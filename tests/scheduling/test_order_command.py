@@ -6,12 +6,11 @@ import gzip
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
-from ..stowplan.command_line import needs_matplotlib, refused, stowplan
+from ..stowplan.command_line import refused, stowplan
 from .reference.order import layered
 
 OPGRAPH = {
@@ -77,32 +76,6 @@ def test_what_is_not_proved_says_how_far_it_can_be_off(tmp_path: Path) -> None:
     layered(300, 700, 30, 0).save(path)
     assert "above the optimum" in stowplan("order", path, "--time-limit", 0).output
     assert json.loads(stowplan("order", path, "--time-limit", 0, "--json").stdout)["optimal"] is False
-
-
-@needs_matplotlib
-def test_the_picture_has_both_orders(graph: Path, tmp_path: Path) -> None:
-    for name, begin in (("order.png", b"\x89PNG\r\n\x1a\n"), ("order.svg", b"<?xml")):
-        assert stowplan("order", graph, "--plot", tmp_path / name).exit_code == 0
-        assert (tmp_path / name).read_bytes().startswith(begin)
-
-
-@needs_matplotlib
-def test_the_lines_are_the_live_bytes_at_each_operator() -> None:
-    from matplotlib.figure import Figure
-
-    from stowplan.insight.plots.orders import draw_orders
-    from stowplan.scheduling.ordering import order
-
-    step, figure = StepGraph([[], [], [0], [1]], [[0], [1], [], []], [10, 20]), Figure()
-    found = order(step)
-    draw_orders(figure, step, found, title="A title")
-    (axes,) = figure.axes
-    assert axes.get_title(loc="left") == "A title"
-    recorded, better, bound = axes.lines
-    assert recorded.get_ydata().tolist() == [10, 30, 30, 20]
-    assert sorted(better.get_ydata().tolist()) == [10, 10, 20, 20]
-    assert set(bound.get_ydata()) == {20}
-    assert np.max(better.get_ydata()) == found.peak == 20
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.convolutional_graphs import graph_of
 from stowplan.errors import BudgetError, ScheduleError, UnknownSolverError
 from stowplan.scheduling import (
     Rates,
@@ -32,7 +31,7 @@ from stowplan.scheduling.solve import Solution, curve, least, schedule
 from stowplan.scheduling.solvers import greedy
 
 from .graphs import random_graph, random_schedule
-from .nets import branching_net, chain_net, recurrent_net
+from .nets import branching_net, chain_net, recurrent_net, vgg16
 
 seeds = st.integers(0, 10**6)
 
@@ -271,7 +270,7 @@ def test_the_least_peak_does_not_depend_on_the_disk(mib_a_second: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_seconds_do_not_decide_what_is_refused(seed):
-    graph = graph_of("VGG-16", trains=True)
+    graph = vgg16()
     equal = least(graph.with_seconds(np.ones(len(graph)))).peak
     measured = graph.seconds * np.random.default_rng(seed).lognormal(0, 0.3, len(graph))
     found = least(graph.with_seconds(measured)).peak

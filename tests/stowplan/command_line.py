@@ -6,20 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner, Result
 
 from stowplan.cli.main import main
-
-PNG = b"\x89PNG\r\n\x1a\n"
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None,
-    reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'",
-)
 
 
 def piped(*arguments: object, folder: Path) -> str:

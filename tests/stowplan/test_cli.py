@@ -13,7 +13,7 @@ from stowplan import __version__
 from stowplan.packing import Problem, check, solvers
 
 from ..children import printed, python
-from .command_line import PNG, needs_matplotlib, refused, stowplan
+from .command_line import refused, stowplan
 
 needs_chainer = pytest.mark.usefixtures("chainer")
 
@@ -100,14 +100,6 @@ def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> No
     assert stowplan("pack", path, "--capacity", 85, "--time-limit", 5).exit_code == 0
 
 
-@needs_matplotlib
-def test_pack_draws(problem: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "plan.png"
-    assert stowplan("pack", problem, "--plot", picture).exit_code == 0
-    assert picture.read_bytes().startswith(PNG)
-
-
-@needs_matplotlib
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -119,9 +111,9 @@ def test_pack_draws(problem: Path, tmp_path: Path) -> None:
     ],
 )
 def test_pack_refuses_bad_files(text: str, expected: str, tmp_path: Path) -> None:
-    path, answer, picture = tmp_path / "bad.csv", tmp_path / "answer.csv", tmp_path / "plan.png"
+    path, answer = tmp_path / "bad.csv", tmp_path / "answer.csv"
     path.write_text(text)
-    (line,) = refused("pack", path, "-o", answer, "--plot", picture).splitlines()
+    (line,) = refused("pack", path, "-o", answer).splitlines()
     assert line.startswith(f"Error: {path}")
     assert expected in line
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv"]
@@ -144,10 +136,8 @@ def test_pack_refuses_files_that_cannot_be_opened(problem: Path, tmp_path: Path)
     "arguments",
     [["--model", "lenet"], ["--batch", "0"], ["--steps", "3"], ["--seed", "-1"], ["--batch", "two"]],
 )
-def test_demo_refuses_bad_options(arguments: list[str], tmp_path: Path) -> None:
-    picture = tmp_path / "plan.png"
-    assert arguments[0] in refused("demo", "--plot", picture, *arguments)
-    assert not picture.exists()
+def test_demo_refuses_bad_options(arguments: list[str]) -> None:
+    assert arguments[0] in refused("demo", *arguments)
 
 
 def test_demo_without_chainer_says_how_to_get_it(tmp_path: Path) -> None:
@@ -187,7 +177,7 @@ def require_table(model: str, steps: int, stdout: str, stderr: str) -> None:
 @needs_chainer
 @pytest.mark.parametrize("model", ["alexnet", "googlenet", "resnet50"])
 def test_demo_trains_published_networks(model: str, tmp_path: Path) -> None:
-    arguments = ["--model", model, "--batch", 1, "--steps", 4, "--no-plot"]
+    arguments = ["--model", model, "--batch", 1, "--steps", 4]
     done = python("-m", "stowplan", "demo", *arguments, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     require_table(model, 4, done.stdout, done.stderr)
@@ -215,10 +205,8 @@ def tiny_alexnet(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(NETWORKS, "alexnet", Tiny)
 
 
-@needs_matplotlib
 @pytest.mark.usefixtures("tiny_alexnet")
-def test_demo_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_demo_for_programs() -> None:
     result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5", "--json")
     assert result.exit_code == 0, result.exception
     figures = json.loads(result.stdout)
@@ -239,12 +227,11 @@ def test_demo_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert lean["replayed"] == 2 * lean["blocks"] > 0
     assert lean["arena"] == lean["lower_bound"] <= figures["arena"]
     assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 5
-    assert (tmp_path / "demo-plan.png").read_bytes().startswith(PNG)
 
 
 @pytest.mark.usefixtures("tiny_alexnet")
 def test_demo_prints_a_table() -> None:
-    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5", "--no-plot")
+    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5")
     assert result.exit_code == 0, result.exception
     require_table("alexnet", 5, result.stdout, result.stderr)
 
@@ -266,6 +253,6 @@ def test_difference_is_bad_news(monkeypatch: pytest.MonkeyPatch) -> None:
 
     runs: list[str] = []
     monkeypatch.setattr(Training, "run", wrong)
-    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "4", "--no-plot")
+    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "4")
     assert result.exit_code == 1, result.exception
     assert f"NOT bit-identical: the runs differ in the values of {runs[0]}" in result.stdout

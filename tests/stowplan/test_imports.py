@@ -28,6 +28,7 @@ LEAVES = {
     "stowplan.import_hooks",
     "stowplan.minimalloc",
     "stowplan.lazy",
+    "stowplan.removed",
     "stowplan.swap_transfers",
     "stowplan.swapping",
     "stowplan.units",
@@ -58,10 +59,10 @@ MAY_IMPORT = {
     "prediction": {"profiler", "packing", "scheduling", "planning"},
     "chainer": {"profiler", "scheduling", "allocator"},
     "torch": {"scheduling", "allocator"},
-    "dask": {"allocator", "prediction", "executors"},
+    "dask": {"allocator", "prediction"},
     "papers": {"packing", "scheduling", "chainer"},
 }
-"""Which rooms, or modules of the face, a room may import beside the leaves."""
+"""Which rooms a room may import beside the leaves."""
 PUBLIC = {
     "stowplan",
     "stowplan.cli.scripts",

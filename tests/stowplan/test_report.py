@@ -113,22 +113,21 @@ def test_a_profile_without_planned_blocks_has_a_report(tmp_path: Path, profile: 
     assert report(tmp_path / "empty.profile", "-o", tmp_path / "report.html").exit_code == 0
 
 
-@pytest.mark.parametrize(("suffix", "head"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_a_picture_instead_of_a_page(saved: Path, tmp_path: Path, suffix: str, head: bytes) -> None:
-    pytest.importorskip("matplotlib")
-    picture, plan = tmp_path / f"plan{suffix}", make_plan(PROFILE, alignment=64)
-    assert figures("report", saved, "-o", picture, "--alignment", 64) == {
-        "output": str(picture),
+@needs_bokeh
+def test_what_is_printed_is_of_the_plan(saved: Path, tmp_path: Path) -> None:
+    page, plan = tmp_path / "page.html", make_plan(PROFILE, alignment=64)
+    assert figures("report", saved, "-o", page, "--alignment", 64) == {
+        "output": str(page),
         "blocks": 3,
         "arena": plan.arena_bytes,
         "lower_bound": plan.placement.lower_bound,
     }
-    assert picture.read_bytes().startswith(head)
 
 
-def test_bad_input_writes_nothing(saved: Path, tmp_path: Path) -> None:
-    said = refused("report", saved, "-o", tmp_path / "report.pdf")
-    assert "expected the suffix .html, .png or .svg" in said
+@pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])
+def test_bad_input_writes_nothing(saved: Path, suffix: str, tmp_path: Path) -> None:
+    said = refused("report", saved, "-o", tmp_path / f"report.{suffix}")
+    assert "expected the suffix .html" in said
     saved.write_bytes(b"PK")
     assert refused("report", saved, "-o", tmp_path / "report.html")
     assert [path.name for path in tmp_path.iterdir()] == ["step.profile"]

@@ -19,7 +19,7 @@ from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 from stowplan.units import human_bytes
 
-from .command_line import PNG, figures, needs_matplotlib, refused, stowplan
+from .command_line import figures, refused, stowplan
 from .step_graphs import LAYERS, layers
 
 
@@ -164,11 +164,10 @@ def test_swapping(graph: Path) -> None:
     assert with_it["schedule"]["extra_seconds"] < without["schedule"]["extra_seconds"]
 
 
-@needs_matplotlib
 @pytest.mark.parametrize("budget", [1, RESIDENT + bound_schedules(STEP) // 2])
 def test_a_budget_that_nothing_keeps_to(budget: int, graph: Path, tmp_path: Path) -> None:
-    out, picture = tmp_path / "schedule.json", tmp_path / "a.png"
-    result = stowplan("schedule", graph, "--budget", budget, "-o", out, "--plot", picture)
+    out = tmp_path / "schedule.json"
+    result = stowplan("schedule", graph, "--budget", budget, "-o", out)
     assert result.exit_code == 1
     assert result.stdout == ""
     start, _, rest = result.stderr.partition(": the least that was found is ")
@@ -179,44 +178,10 @@ def test_a_budget_that_nothing_keeps_to(budget: int, graph: Path, tmp_path: Path
     assert floor.startswith("the least is reached where ")
     assert bound_schedules(STEP) + RESIDENT <= least < LEAN + RESIDENT
     assert not out.exists()
-    assert not picture.exists()
     assert figures("schedule", graph, "--budget", least)["schedule"]["budget"] == least
 
 
-# ---------------------------------------------------------------------------------------------------- pictures, input
-
-
-@needs_matplotlib
-@pytest.mark.parametrize(
-    "arguments",
-    [["--points", "3"], ["--budget", str(LEAN + RESIDENT)], ["--budget", str(int(0.7 * LEAN) + RESIDENT)]],
-)
-def test_pictures(arguments: list[str], graph: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "a.png"
-    assert stowplan("schedule", graph, "--plot", picture, *arguments).exit_code == 0
-    assert picture.read_bytes().startswith(PNG)
-
-
-@needs_matplotlib
-def test_what_a_picture_shows() -> None:
-    from matplotlib.figure import Figure
-
-    from stowplan.insight.plots.schedules import draw_curve
-
-    figure = Figure()
-    found = curve(STEP, 4)
-    draw_curve(figure, STEP, found, lean=found[0], lower_bound=bound_schedules(STEP), title="ten layers")
-    above, below = figure.axes
-    points = next(line for line in above.lines if line.get_label() == "schedule")
-    assert points.get_xdata() == pytest.approx([solution.peak / 1024 for solution in found])
-    share = 100 / STEP.seconds.sum()
-    assert points.get_ydata() == pytest.approx([solution.extra_seconds * share for solution in found])
-    bound = next(line for line in above.lines if str(line.get_label()).startswith("lower bound"))
-    assert bound.get_xdata() == pytest.approx([bound_schedules(STEP) / 1024] * 2)
-    assert above.get_title(loc="left") == "ten layers"
-    tight = next(line for line in below.lines if str(line.get_label()).startswith(found[-1].solver))
-    live = found[-1].outcome.live / 1024
-    assert tight.get_ydata() == pytest.approx([*live, live[-1]])
+# ---------------------------------------------------------------------------------------------------- input
 
 
 def test_a_profile_is_no_graph(tmp_path: Path) -> None:

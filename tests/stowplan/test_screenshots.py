@@ -13,7 +13,7 @@ from stowplan.profiler import Profile
 from ..children import printed
 
 ROOT = Path(__file__).resolve().parents[2]
-MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(name) is None] + [
+MISSING = [name for name in ("bokeh", "selenium", "PIL") if find_spec(name) is None] + [
     name for name in ("chromium", "chromedriver") if shutil.which(name) is None
 ]
 
@@ -23,7 +23,7 @@ MISSING = [name for name in ("bokeh", "selenium", "matplotlib") if find_spec(nam
 def test_all_pictures_are_made(tmp_path: Path) -> None:
     Profile([4000, 8000], [0, 1], [3, 5], period=4).save(tmp_path / "step.profile")
     printed("-m", "tools.screenshots", tmp_path / "step.profile", "--to", tmp_path)
-    for name in ("report.png", "report-dark.png", "demo-plan.png"):
+    for name in ("report.png", "report-dark.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "terminal.svg").read_text()
     assert text.startswith("<svg")

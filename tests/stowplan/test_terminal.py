@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (0, ["compare", EVIL + "1000"]),
         (1, ["diff", EVIL + "1000", EVIL + "2000"]),
         (0, ["convert", EVIL + "1000", EVIL + ".json"]),
-        (0, ["report", EVIL + "1000", "-o", EVIL + ".svg", "--title", "x"]),
+        (0, ["report", EVIL + "1000", "-o", EVIL + ".html", "--title", "x"]),
         (0, ["fit", f"2={EVIL}1000", f"4={EVIL}2000", "--batch", "8", "--device", "cuda:9GiB"]),
         (2, ["show", EVIL + ".csv"]),
         (2, ["pack", EVIL + ".csv"]),
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_names_of_files_and_in_them(folder: Path, status: int, arguments: list[str]) -> None:
     if "-o" in arguments:
         pytest.importorskip(
-            "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[plot]'"
+            "bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
         )
     result = CliRunner().invoke(main, arguments, color=True)
     assert result.exit_code == status, result.output

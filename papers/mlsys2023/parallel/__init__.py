@@ -56,8 +56,7 @@ products need `stowplan.chainer.trust`. At GPT-3's shape and eight ranks the pap
 (``docs/results/parallel_recomputation.md``).
 
 What the forward pass keeps is the paper's closed form (``docs/results/parallel.md``: 32 blocks on real ranks of MPI,
-with gradients within 1.8e-6 of the unsplit network's). Predicted peaks of the paper's models, up to 1T, are in
-``docs/results/scale_memory.md``, within 1.3 % of the closed form and 16 bytes a parameter.
+with gradients within 1.8e-6 of the unsplit network's).
 
 When it does not help:
 

@@ -36,17 +36,6 @@ class OutputFile(click.Path):
         return path
 
 
-class Picture(OutputFile):
-    """A picture to be written. Refused before any work is done if matplotlib is not installed, either."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; fail if there is no folder, or nothing that draws."""
-        from ...insight.plots import require_matplotlib
-
-        require_matplotlib()
-        return super().convert(value, param, ctx)
-
-
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of Click only
     """What a function makes of a word; its ValueError tells what was found, and what was expected.
 

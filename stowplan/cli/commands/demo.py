@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from ...insight.demo import MODELS
 from ..terminal import console
-from ._options import OutputFile
+from ._options import removed_option
 from ._reporter import Answer, reporter
 
 _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
@@ -21,20 +19,17 @@ _FEWEST_STEPS = 4  # a warm-up, one recorded, one that confirms, one replayed
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of images, parameters and dropout."
 )
-@click.option("--plot", type=OutputFile(), default="demo-plan.png", help="The plan's picture (PNG).")
-@click.option("--no-plot", is_flag=True, help="Make no picture.")
-def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: bool) -> Answer:
+@removed_option("--plot", "stowplan profile -o FILE SCRIPT, and stowplan report FILE, which draws it")
+@removed_option("--no-plot", "no such option: it draws nothing")
+def demo(model: str, batch: int, steps: int, seed: int) -> Answer:
     """Train a Chainer network with and without the pool, and compare memory and time.
 
     It trains three ways (NumPy's allocator; the pool; the pool with early release), interleaved step by step, from the
     same seed, on synthetic images. Exit status 1 if their results differ in any bit.
     """
     from ...compat import enable_chainer
-    from ...insight.plots import require_matplotlib, save_placement
 
     enable_chainer()
-    if not no_plot:
-        require_matplotlib()
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -48,9 +43,4 @@ def demo(model: str, batch: int, steps: int, seed: int, plot: Path, no_plot: boo
         result = compare(
             Task(model, batch, steps, seed), lambda done: progress.update(rounds, completed=done)
         )
-    if not no_plot:
-        title = f"One training step of {model}, batch {batch}"
-        save_placement(plot, result.pool.plan.problem, result.pool.plan.placement, title=title)
-    picture = [] if no_plot else [f"The plan's picture: {plot}"]
-    figures = {**as_json(result), "plot": None if no_plot else str(plot)}
-    return Answer(figures, (*as_tables(result), *picture), bad=result.differs_in is not None)
+    return Answer(as_json(result), as_tables(result), bad=result.differs_in is not None)

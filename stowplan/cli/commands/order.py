@@ -10,7 +10,7 @@ import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import OutputFile, Picture, dimension_option, solver_option_of
+from ._options import OutputFile, dimension_option, removed_option, solver_option_of
 from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _solvers() -> Iterable[str]:
 
 @reporter(
     "Order a step's operators so that the peak is least.",
-    "order graph.json.gz -o order.json --plot order.png",
+    "order graph.json.gz -o order.json",
 )
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
@@ -38,14 +38,16 @@ def _solvers() -> Iterable[str]:
     default=10.0,
     help="Seconds at most, for solvers that keep improving.",
 )
-@click.option("--plot", type=Picture(), help="Write a picture of the live bytes in both orders (PNG or SVG).")
+@removed_option(
+    "--plot",
+    "-o FILE, and simulate(graph, schedule).live: stowplan report draws plans, and no order of operators",
+)
 def order(
     graph: Path,
     dimensions: dict[str, int],
     output: Path | None,
     solver: str,
     time_limit: float,
-    plot: Path | None,
 ) -> Answer:
     """Find the order of the operators of GRAPH with the least peak live memory.
 
@@ -62,10 +64,6 @@ def order(
         found = solve(step, solver, time_limit, progress)
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
-    if plot is not None:
-        from ...insight.plots import save_orders
-
-        save_orders(plot, step, found, title=graph.name)
     names = ("before", "peak", "lower_bound", "optimal", "solver", "seconds")
     figures = {
         "n": len(step),

@@ -19,7 +19,14 @@ from ...errors import (
 from ...minimalloc import has_last_ticks
 from ...units import counted, human_bytes
 from . import _look
-from ._options import BYTES, OutputFile, Picture, solver_option, threads_option, time_limit_option
+from ._options import (
+    BYTES,
+    OutputFile,
+    removed_option,
+    solver_option,
+    threads_option,
+    time_limit_option,
+)
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -31,9 +38,7 @@ if TYPE_CHECKING:
 _COMPARE_LIMIT = 10.0
 
 
-@reporter(
-    "Place the blocks of a packing problem or a step graph.", "pack problem.csv -o answer.csv --plot plan.png"
-)
+@reporter("Place the blocks of a packing problem or a step graph.", "pack problem.csv -o answer.csv")
 @click.argument("problem", type=click.Path(path_type=Path), required=False)
 @click.option("--graph", type=click.Path(path_type=Path), help="Place the tensors of a step graph instead.")
 @click.option(
@@ -50,7 +55,7 @@ _COMPARE_LIMIT = 10.0
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of solvers that draw random numbers."
 )
 @click.option("--compare", is_flag=True, help="Try every solver and print a table; the best is written.")
-@click.option("--plot", type=Picture(), help="Write a picture of the placement (PNG).")
+@removed_option("--plot", "stowplan report PROBLEM, which draws it")
 def pack(
     problem: Path | None,
     graph: Path | None,
@@ -58,7 +63,6 @@ def pack(
     output: Path | None,
     solver: str,
     compare: bool,
-    plot: Path | None,
     **options: Any,
 ) -> Answer:
     """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
@@ -87,10 +91,6 @@ def pack(
         raise bad_news(str(error)) from None
     if output is not None:
         blocks.to_csv(output, placement.offsets)
-    if plot is not None:
-        from ...insight.plots import save_placement
-
-        save_placement(plot, blocks, placement, title=source.name)
     figures = {"n": len(blocks), **_figures(placement), "witness": placement.witness}
     if graph is not None:
         figures["apart"] = len(blocks.apart)

@@ -1,4 +1,4 @@
-"""``stowplan report``: show a profile on an HTML page, or in a picture."""
+"""``stowplan report``: show a profile on an HTML page."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from ...units import counted, human_bytes
 from ._options import OutputFile, alignment_option, profile_argument, solver_option
 from ._reporter import Answer, reporter
 
-_PICTURES = (".png", ".svg")
 
-
-@reporter("Draw a step's memory as an HTML page or a picture.", "report step.profile -o report.html")
+@reporter("Draw a step's memory as an HTML page.", "report step.profile -o report.html")
 @profile_argument
 @click.option(
     "-o",
     "--output",
     type=OutputFile(),
     default="report.html",
-    help="The page (.html), or a picture of the plan (.png, .svg).",
+    help="The page (.html).",
 )
 @click.option("--title", help="First line; else the name of the file.")
 @solver_option
@@ -41,25 +39,14 @@ def report(
     The page is one file that needs no network. It shows the plan next to CuPy's pool for the same allocations, live
     bytes, the program's other live memory, the live blocks at a moment, and the call sites with most bytes.
     """
-    from ...insight.comparison import plan_of
-    from ...insight.plots import require_matplotlib, save_placement
     from ...insight.report import require_bokeh, save_report
     from ...profiler import formats
 
-    suffix = output.suffix.lower()
-    if suffix not in (".html", ".htm", *_PICTURES):
-        raise click.BadParameter(f"{output}: expected the suffix .html, .png or .svg", param_hint="--output")
-    if suffix in _PICTURES:
-        require_matplotlib()
-    else:
-        require_bokeh()
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise click.BadParameter(f"{output}: expected the suffix .html", param_hint="--output")
+    require_bokeh()
     step = formats.read(profile, device=device)
-    title = title or profile.name
-    if suffix in _PICTURES:
-        plan = plan_of(step, alignment, solver)
-        save_placement(output, plan.problem, plan.placement, title=title, profile=step)
-    else:
-        plan = save_report(output, step, title=title, solver=solver, alignment=alignment)
+    plan = save_report(output, step, title=title or profile.name, solver=solver, alignment=alignment)
     arena, bound = plan.arena_bytes, plan.placement.lower_bound
     figures = {"output": str(output), "blocks": len(plan.rows), "arena": arena, "lower_bound": bound}
     if opens:

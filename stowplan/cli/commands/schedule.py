@@ -11,7 +11,14 @@ import click
 from ...errors import BudgetError
 from ...units import human_bytes
 from . import _look
-from ._options import BYTES, OutputFile, Picture, dimension_option, solver_option_of, time_limit_option
+from ._options import (
+    BYTES,
+    OutputFile,
+    dimension_option,
+    removed_option,
+    solver_option_of,
+    time_limit_option,
+)
 from ._reporter import Answer, bad_news, reporter
 
 if TYPE_CHECKING:
@@ -54,8 +61,8 @@ def _solvers() -> Iterable[str]:
     type=click.IntRange(min=2),
     help=f"Budgets of the curve, lean and the least included.  [default: {_POINTS}]",
 )
-@click.option(
-    "--plot", type=Picture(), help="Write a picture: the curve, and live bytes over the step (PNG, SVG)."
+@removed_option(
+    "--plot", "the table that it prints, or --json: stowplan report draws plans, and no schedule of operators"
 )
 @click.option("-o", "--output", type=OutputFile(), help="Write the schedule for the --budget (JSON).")
 def schedule(
@@ -64,7 +71,6 @@ def schedule(
     budget: int | None,
     retained: int | None,
     points: int | None,
-    plot: Path | None,
     output: Path | None,
     **how: Any,
 ) -> Answer:
@@ -108,10 +114,6 @@ def schedule(
     }
     if output is not None:
         found[-1].schedule.save(output)
-    if plot is not None:
-        from ...insight.plots import save_curve
-
-        save_curve(plot, step, found, lean=lean, lower_bound=figures["lower_bound"], title=graph.name)
     if budget is not None:
         return _for_budget(step, found[-1], figures, budget)
     lines = [figures_of(step, solution, lean.peak, kept) for solution in found]

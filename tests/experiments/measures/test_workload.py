@@ -19,7 +19,7 @@ def arrays(work: Workload, name: str) -> dict[str, Any]:
 
 def test_twins_share_parameters_and_no_gradients(chainer: Any) -> None:
     model: Model = MODELS["seq2seq"]
-    work = Workload(model, "training", 1, data.load(images=None, source=None, target=None, seed=0))
+    work = Workload(model, "training", 1, data.Data())
     work.step()
     twin = work.twin()
     mine, other = arrays(work, "array"), arrays(twin, "array")
