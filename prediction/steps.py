@@ -83,10 +83,8 @@ class _Laws:
         for p in range(MOST_POWER + 1):
             meets = [exact[:, k] * high**p == last * batch**p for k, batch in enumerate(batches)]
             power[(np.column_stack(meets).astype(bool) | ~known).all(axis=1) & (power < 0) & (times > 1)] = p
-        line, loose = (
-            (power < 0) & known.all(axis=1),
-            np.where(power < 0, ~known.all(axis=1), False) | (times < 3),
-        )
+        line = (power < 0) & known.all(axis=1)
+        loose = (times < 3) | ((power < 0) & ~line)
         most = np.where(power < 0, MOST_POWER, power + 1).astype(float)
         power = np.where(power < 0, 1, power).astype(object)
         laws = cls(
@@ -155,15 +153,16 @@ class StepPrediction(Prediction):
         """
         if batch < 1:
             raise ProfileError(f"a batch of {batch}; expected 1 or more")
-        size, older = self._sizes.at(batch), None if self._older is None else self._older.at(batch)
-        if size.sum() + (0 if older is None else older.max()) > _MOST_BYTES:
+        size = self._sizes.at(batch)
+        older = np.zeros(1, object) if self._older is None else self._older.at(batch)
+        if size.sum() + older.max() > _MOST_BYTES:
             raise ProfileError(
                 f"a batch of {batch:,} has more than {_MOST_BYTES:,} bytes; expected a smaller one"
             )
         step = self._with(size.astype(np.int64))
-        return (
-            step if older is None else replace(step, alive=older[:-1].astype(np.int64) + _at_requests(step))
-        )
+        if self._older is None:
+            return step
+        return replace(step, alive=older[:-1].astype(np.int64) + _at_requests(step))
 
     def _with(self, size: IntArray) -> Profile:
         unknown = np.full(len(size), UNKNOWN_NS)
@@ -177,22 +176,20 @@ class StepPrediction(Prediction):
         """
         return None if self._older is None else self._older.at(batch).astype(np.int64)
 
-    def kept(self, batch: int, retained: int | None = None, alignment: int = 1) -> int:
+    def kept(self, batch: int, alignment: int = 1) -> int:
         """Return the most bytes beside a plan: older and escaped blocks, those of other streams, and what is in doubt.
 
         Parameters
         ----------
-        retained
-            Bytes of older blocks; None: as recorded, or 0 if a profile does not know of them.
         alignment
             What the sizes of blocks are rounded up to.
         """
         step, older = self.profile(batch), self.older(batch)
-        if retained is not None or older is None:
-            older = np.full(len(step) + 1, retained or 0)
         own = replace(step, size=-(-step.size // alignment) * alignment).unplanned_step_bytes()
         moments = np.append(own[step.start], own[-1:])
-        return int((moments + older[: len(moments)]).max(initial=retained or 0)) + self.doubt(batch)
+        if older is not None:
+            moments = older + (moments if len(moments) else 0)
+        return int(moments.max(initial=0)) + self.doubt(batch)
 
     def doubt(self, batch: int) -> int:
         """Return how many bytes more than predicted a batch may have alive."""
@@ -266,7 +263,7 @@ def _at_requests(step: Profile) -> IntArray:
     return step.step_bytes()[step.start]
 
 
-def fit_steps(profiles: Mapping[int, Profile]) -> StepPrediction:
+def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> StepPrediction:
     """Fit the sizes of a step's blocks, and the bytes of older ones, as laws of the batch.
 
     Parameters
@@ -274,6 +271,8 @@ def fit_steps(profiles: Mapping[int, Profile]) -> StepPrediction:
     profiles
         By batch size, two or more; from three on they check the laws. Take 2 rather than 1 for the smallest: at 1 array
         libraries leave out copies.
+    retained
+        Bytes of older blocks at all times, in place of what the profiles know of them.
 
     Raises
     ------
@@ -311,12 +310,14 @@ def fit_steps(profiles: Mapping[int, Profile]) -> StepPrediction:
                 f"the step of batch {batch} has {found:,} bytes alive at most, and by the laws of its blocks, with the "
                 f"lifetimes of batch {batches[-1]}, {predicted:,}; expected steps that differ in sizes alone"
             )
+    if retained is not None:
+        older[:] = retained
     more = _Laws.of(batches, older) if (older[-1] >= 0).all() else None
     return StepPrediction(batches, reference, len(pairs[0]), deviation, why, laws, more)
 
 
 def largest_batch(
-    model: StepPrediction, memory: int, retained: int | None = None, *, alignment: int, **how: Any
+    model: StepPrediction, memory: int, *, alignment: int, **how: Any
 ) -> tuple[int, Plan] | None:
     """Find the largest batch whose arena and all that is kept beside it fit a memory.
 
@@ -327,8 +328,6 @@ def largest_batch(
     ----------
     memory
         Bytes.
-    retained
-        As for `StepPrediction.kept`.
     alignment, how
         As for ``stowplan.planning.make_plan``.
 
@@ -346,7 +345,7 @@ def largest_batch(
         return make_plan(model.profile(batch), alignment=alignment, **how)
 
     def left(batch: int) -> int:
-        return memory - model.kept(batch, retained, alignment)
+        return memory - model.kept(batch, alignment)
 
     def bound_fits(batch: int) -> bool:
         return lower_bound(problem_of(model.profile(batch), alignment)[0]) <= left(batch)

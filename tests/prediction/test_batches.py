@@ -87,7 +87,7 @@ def test_older_blocks_follow_laws() -> None:
     assert found.alive.tolist() == [8500 + 80, 500 + 160]
     assert model.kept(8) == found.unplanned_peak == 8500
     assert model.kept(8, alignment=512) == 8500  # nothing escapes before the fullest moment
-    assert model.kept(8, retained=100, alignment=512) == 100 + 512
+    assert fit_steps(profiles, retained=100).kept(8, alignment=512) == 100 + 512
     assert (model.peak(batch=8).arguments, model.peak(batch=8).total) == (8500, 8580)
     assert model.largest("batch", memory=8580) == 8
     # What is freed before the first request counts, too; and where one profile knows of none, none is known.

@@ -140,22 +140,26 @@ def fit(
             raise click.UsageError(
                 f"{path}: fit of step graphs was removed; expected a profile (stowplan schedule takes graphs)"
             )
-    model = fit_steps({batch: formats.read(path) for batch, path in files})
-    asked = sorted(set(batches)) or [
-        model.batches[-1] << k for k in range(1, DOUBLINGS + 1) if memory is None
-    ]
+    model = fit_steps({batch: formats.read(path) for batch, path in files}, retained)
+    asked = sorted(set(batches))
+    if not asked and memory is None:
+        asked = [model.batches[-1] << k for k in range(1, DOUBLINGS + 1)]
+    older = model.older(model.batches[-1])
+    figures = {"batches": model.batches, "retained": 0 if older is None else int(older.max())}
+    source = _source(model, retained)
     if device is not None:
-        return _fit_device(model, asked, device, retained, how)
+        return _fit_device(model, asked, device, figures, source, how)
     how = {"alignment": alignment or alignment_of(model.reference), "planner": how.pop("solver"), **how}
-    return _fit_plans(model, asked, memory, retained, output, how)
+    return _fit_plans(model, asked, memory, output, figures, source, how)
 
 
 def _fit_plans(
     model: StepPrediction,
     asked: list[int],
     memory: int | None,
-    retained: int | None,
     output: Path | None,
+    figures: dict[str, Any],
+    source: str,
     how: dict[str, Any],
 ) -> Answer:
     """Plan each batch asked for, and find the largest one within a memory."""
@@ -163,7 +167,7 @@ def _fit_plans(
     from ...prediction.steps import largest_batch
 
     def row(batch: int, plan: Plan) -> dict[str, Any]:
-        kept = model.kept(batch, retained, how["alignment"])
+        kept = model.kept(batch, how["alignment"])
         return {
             "batch": batch,
             "planned_peak": plan.profile.planned_peak,
@@ -175,14 +179,13 @@ def _fit_plans(
             "extrapolated": model.extrapolated(batch),
         }
 
-    why = _doubtful(model, asked)
-    plans = [] if why else [(batch, make_plan(model.profile(batch), **how)) for batch in asked]
-    largest = None
+    why, largest = _doubtful(model, asked), None
+    plans = {} if why else {batch: make_plan(model.profile(batch), **how) for batch in asked}
     if memory is not None and not why:
-        largest = largest_batch(model, memory, retained, **how)
+        largest = largest_batch(model, memory, **how)
         why = model.cannot_tell(largest[0] if largest else 1)
-    figures = {
-        **_figures(model, retained, [] if why else [row(*plan) for plan in plans]),
+    figures |= {
+        "predictions": [] if why else [row(*one) for one in plans.items()],
         "cannot_tell": why,
         "blocks": len(model.reference),
         "matched": model.matched,
@@ -194,15 +197,14 @@ def _fit_plans(
     if why:
         return Answer(figures, [model.head], bad=True, why=f"cannot tell: {why}")
     if output is not None:
-        plans[0][1].profile.save(output)
-    kept = model.kept(1, retained, how["alignment"])
+        plans[asked[0]].profile.save(output)
+    kept = model.kept(1, how["alignment"])
     none = f"not even a batch of 1 fits {memory} bytes, {kept} of which are kept beside its plan"
-    return Answer(
-        figures, _plan_parts(model, retained, figures), bad=memory is not None and largest is None, why=none
-    )
+    bad = memory is not None and largest is None
+    return Answer(figures, _plan_parts(model, figures, source), bad=bad, why=none)
 
 
-def _plan_parts(model: StepPrediction, retained: int | None, figures: dict[str, Any]) -> Iterator[object]:
+def _plan_parts(model: StepPrediction, figures: dict[str, Any], source: str) -> Iterator[object]:
     largest = figures.get("largest")
     every = {row["batch"]: row for row in (*figures["predictions"], largest) if row}.values()
     with_kept = any(row["kept"] for row in every)
@@ -215,11 +217,16 @@ def _plan_parts(model: StepPrediction, retained: int | None, figures: dict[str, 
         yield rows
     if largest:
         yield from ("", f"The largest batch within {human_bytes(figures['memory'])}: {largest['batch']:,}")
-    yield from (*_far(every), _source(model, retained))
+    yield from (*_far(every), source)
 
 
 def _fit_device(
-    model: StepPrediction, asked: list[int], memory: int, retained: int | None, how: dict[str, Any]
+    model: StepPrediction,
+    asked: list[int],
+    memory: int,
+    figures: dict[str, Any],
+    source: str,
+    how: dict[str, Any],
 ) -> Answer:
     """Replay each batch on a device. The result is negative unless each fits with the program's own pool."""
     from ...insight.comparison import ALIGNMENT
@@ -231,7 +238,7 @@ def _fit_device(
         for batch in asked if not why else ():
             if progress:
                 progress(batch)
-            found[batch] = ways(model.profile(batch), memory, model.kept(batch, retained, ALIGNMENT), **how)
+            found[batch] = ways(model.profile(batch), memory, model.kept(batch, ALIGNMENT), **how)
     predictions = []
     for batch, several in found.items():
         answer = next(way for way in several if way.name == own)
@@ -245,8 +252,8 @@ def _fit_device(
                 "extrapolated": model.extrapolated(batch),
             }
         )
-    figures = {
-        **_figures(model, retained, predictions),
+    figures |= {
+        "predictions": predictions,
         "device": "cuda",
         "memory": memory,
         "cannot_tell": [why] * bool(why),
@@ -255,11 +262,11 @@ def _fit_device(
     if why:
         return Answer(figures, [model.head], bad=True, why=f"cannot tell: {why}")
     bad = any(one["verdict"] != FITS for one in predictions)
-    return Answer(figures, _device_parts(model, retained, figures, found), bad=bad)
+    return Answer(figures, _device_parts(model, figures, found, source), bad=bad)
 
 
 def _device_parts(
-    model: StepPrediction, retained: int | None, figures: dict[str, Any], found: dict[int, list[Way]]
+    model: StepPrediction, figures: dict[str, Any], found: dict[int, list[Way]], source: str
 ) -> Iterator[object]:
     from ...insight.on_device import FITS, UNKNOWN, own_pool, remedies
 
@@ -277,25 +284,13 @@ def _device_parts(
         if answer.verdict != FITS:
             better = [f"{way.title} ({way.verdict})" for way in remedies(several, own)]
             yield f"Makes it fit: {', '.join(better) or 'none of these'}"
-    yield from (*_far(figures["predictions"]), _source(model, retained), "Not known:")
+    yield from (*_far(figures["predictions"]), source, "Not known:")
     yield from (f"  {what}" for what in figures["not_known"])
 
 
 def _doubtful(model: StepPrediction, asked: list[int]) -> str:
     """Return why nothing can be told of one of the batches asked for; empty if all can."""
     return next(filter(None, [model.unchecked, *map(model.cannot_tell, asked)]), "")
-
-
-def _figures(
-    model: StepPrediction, retained: int | None, predictions: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return what all answers have."""
-    older = model.older(model.batches[-1])
-    return {
-        "batches": model.batches,
-        "retained": retained or 0 if retained is not None or older is None else int(older.max()),
-        "predictions": predictions,
-    }
 
 
 def _far(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
