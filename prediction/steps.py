@@ -8,11 +8,12 @@ So the size of each block follows a law of the batch, and so do the bytes of old
       |            . '             or else the line through the smallest and the largest batch
       |      o . '                 o: a profile between them checks it. What is d bytes off the line there may have a
       | . x                        square in it, and is d (n - low) (n - high) / ((between - low) (high - between)) off
-      +-----------------> batch    at n: the law's *doubt*
+      +-----------------> batch    at n: the law's *uncertainty*
 
-A power that only two profiles have met may be one higher. A block that one alone asks for grows in proportion, and may
-grow with the cube. Doubts count like bytes; where they are more than `MOST_DOUBT` of all, nothing can be told, nor from
-two profiles, which check no law. Lifetimes, streams and call sites are those of the largest batch.
+A power that only two profiles have met may be one higher. Any other block that some profiles do not ask for grows in
+proportion, and may grow with the cube. Uncertain bytes count like others; where they are more than ``MOST_UNCERTAIN``
+of all, nothing can be told, nor from two profiles, which check no law. Lifetimes, streams and call sites are those of
+the largest batch.
 
 O(blocks * profiles), and O(blocks) for each prediction.
 """
@@ -44,8 +45,8 @@ FAR = 8
 """A batch of more than so many times the largest recorded one is extrapolated."""
 MOST_DIFFERENT = 0.02
 """Share of requests that may have no counterpart in the profile of another batch."""
-MOST_DOUBT = 0.03
-"""Share of the bytes that may be in doubt."""
+MOST_UNCERTAIN = 0.03
+"""Share of the bytes that may be uncertain."""
 TOLERANCE = 0.005
 """Share by which the live peak of a batch between may be off."""
 MOST_POWER = 3
@@ -108,7 +109,7 @@ class _Laws:
         found = -(-(self.constant + self.factor * batch**self.power) // self.below)
         return np.asarray(np.maximum(found, 0))
 
-    def doubt(self, batch: int) -> IntArray:
+    def uncertainty(self, batch: int) -> IntArray:
         """Return by how many bytes each may be off at a batch, int64 (n,)."""
         times = max(batch / self.high, 1.0)
         found = self.bend * abs(batch - self.low) * abs(batch - self.high)
@@ -177,7 +178,7 @@ class StepPrediction(Prediction):
         return None if self._older is None else self._older.at(batch).astype(np.int64)
 
     def kept(self, batch: int, alignment: int = 1) -> int:
-        """Return the most bytes beside a plan: older and escaped blocks, those of other streams, and what is in doubt.
+        """Return the most bytes beside a plan: older and escaped blocks, those of other streams, and uncertain bytes.
 
         Parameters
         ----------
@@ -189,20 +190,20 @@ class StepPrediction(Prediction):
         moments = np.append(own[step.start], own[-1:])
         if older is not None:
             moments = older + (moments if len(moments) else 0)
-        return int(moments.max(initial=0)) + self.doubt(batch)
+        return int(moments.max(initial=0)) + self.uncertainty(batch)
 
-    def doubt(self, batch: int) -> int:
+    def uncertainty(self, batch: int) -> int:
         """Return how many bytes more than predicted a batch may have alive."""
-        step = self._with(self._sizes.doubt(batch))
-        older = np.zeros(len(step) + 1, np.int64) if self._older is None else self._older.doubt(batch)
+        step = self._with(self._sizes.uncertainty(batch))
+        older = np.zeros(len(step) + 1, np.int64) if self._older is None else self._older.uncertainty(batch)
         return int((_at_requests(step) + older[:-1]).max(initial=older[-1]))
 
     def cannot_tell(self, batch: int) -> str:
         """Return why nothing can be told of a batch size; empty if it can."""
-        doubt = self.doubt(batch)
-        if self.unchecked or doubt <= MOST_DOUBT * sum(self._fullest(batch)[1:]):
+        uncertain = self.uncertainty(batch)
+        if self.unchecked or uncertain <= MOST_UNCERTAIN * sum(self._fullest(batch)[1:]):
             return self.unchecked
-        each = self._sizes.doubt(batch)
+        each = self._sizes.uncertainty(batch)
         k = int(each.argmax())
         what = (
             f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
@@ -210,7 +211,7 @@ class StepPrediction(Prediction):
             else "older blocks"
         )
         return (
-            f"{human_bytes(doubt)} of a batch of {batch:,} are in doubt: the profiles check no law of "
+            f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no law of "
             f"{int((each > 0).sum()):,} of {counted(len(each), 'block')}, like {what}"
         )
 

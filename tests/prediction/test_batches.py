@@ -184,16 +184,16 @@ def test_two_profiles_check_no_law() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**4), st.integers(1, 100), st.integers(5, 500))
-def test_a_square_beside_an_affine_size_is_in_doubt_by_as_much(a: int, b: int, c: int, target: int) -> None:
-    """It is no law, and where it counts nothing is told; whatever is told is right to the share in doubt."""
+def test_a_square_beside_an_affine_size_is_uncertain_by_as_much(a: int, b: int, c: int, target: int) -> None:
+    """It is no law, and where it counts nothing is told; whatever is told is right to the uncertain share."""
 
     def size(n: int) -> int:
         return a + b * n + c * n * n
 
     model = fit_steps({n: Profile([size(n)], [0], [1], period=2) for n in (2, 3, 4)})
     off = size(target) - int(model.profile(target).size[0])
-    assert 0 <= off <= model.doubt(target)
-    assert model.doubt(target) <= max(1.01 * off, off + target**2)
+    assert 0 <= off <= model.uncertainty(target)
+    assert model.uncertainty(target) <= max(1.01 * off, off + target**2)
     if not model.cannot_tell(target):
         assert off <= 0.03 * size(target)
 
@@ -208,7 +208,7 @@ def test_what_no_profile_checks_is_said() -> None:
     profiles[3] = step(3, [0] * 199 + [600], [*rows[:199], 0])
     profiles[4] = step(4, [0] * 199 + [600], [*rows[:199], 0])
     model = fit_steps(profiles)
-    assert (model.profile(40).size[-1], model.doubt(40)) == (600, 9 * 600)
+    assert (model.profile(40).size[-1], model.uncertainty(40)) == (600, 9 * 600)
     assert model.cannot_tell(40) == ""
 
 
@@ -220,7 +220,7 @@ def test_steps_whose_blocks_live_otherwise_check_nothing() -> None:
     assert why.startswith("the step of batch 3 has 90 bytes alive at most, and by the laws of its blocks")
 
 
-def test_sizes_that_switch_are_in_doubt() -> None:
+def test_sizes_that_switch_check_nothing() -> None:
     sizes = {2: 100, 3: 100, 4: 4000}
     model = fit_steps({n: Profile([size], [0], [1], period=2) for n, size in sizes.items()})
     assert model.cannot_tell(4).startswith("the step of batch 3 has 100 bytes alive at most")

@@ -247,7 +247,7 @@ def test_what_follows_no_law_is_not_answered(asked: list[str], tmp_path: Path) -
     assert "fits" not in result.output
     assert "largest" not in result.stdout
     assert (
-        "are in doubt: the profiles check no law of 1 of 3 blocks, like request 1 (1292832 bytes at 400)"
+        "are uncertain: the profiles check no law of 1 of 3 blocks, like request 1 (1292832 bytes at 400)"
         in (" ".join(result.stderr.split()))
     )
 

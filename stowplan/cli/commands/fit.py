@@ -179,7 +179,7 @@ def _fit_plans(
             "extrapolated": model.extrapolated(batch),
         }
 
-    why, largest = _doubtful(model, asked), None
+    why, largest = _reason(model, asked), None
     plans = {} if why else {batch: make_plan(model.profile(batch), **how) for batch in asked}
     if memory is not None and not why:
         largest = largest_batch(model, memory, **how)
@@ -232,7 +232,7 @@ def _fit_device(
     from ...insight.comparison import ALIGNMENT
     from ...insight.on_device import FITS, NOT_KNOWN, own_pool, remedies, ways
 
-    why, own = _doubtful(model, asked), own_pool(model.reference)
+    why, own = _reason(model, asked), own_pool(model.reference)
     found: dict[int, list[Way]] = {}
     with _look.status("replaying", "batch {:,}".format) as progress:
         for batch in asked if not why else ():
@@ -288,7 +288,7 @@ def _device_parts(
     yield from (f"  {what}" for what in figures["not_known"])
 
 
-def _doubtful(model: StepPrediction, asked: list[int]) -> str:
+def _reason(model: StepPrediction, asked: list[int]) -> str:
     """Return why nothing can be told of one of the batches asked for; empty if all can."""
     return next(filter(None, [model.unchecked, *map(model.cannot_tell, asked)]), "")
 
