@@ -10,10 +10,9 @@ schedule_bits       whether ten steps give the same parameters, statistics, opti
 ==================  ====================================================================================================
 
 Live peaks are those of the planned part; the retained part (parameters, statistics, the optimizer's state) stands apart
-and has to be added. A step that is too large for the machine is predicted: its blocks from profiles of batches of 2 and
-4 (`measures.recordings`), its schedules from step graphs of the same batches (`stowplan.prediction.graphs`). Steps are
-measured in a process of their own, in turns with Chainer's steps (`measures.scheduled_steps`): times are medians of
-ratios to Chainer's step in the same round, with their standard error.
+and has to be added. The lean peak of a step that is too large for the machine is predicted from profiles of batches of
+2 and 4 (`measures.recordings`). Steps are measured in a process of their own, in turns with Chainer's steps: times are
+medians of ratios to Chainer's step in the same round, with their standard error (`measures.scheduled_steps`).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from .measures.runner import (
     title_of,
 )
 from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
-from .measures.step_graphs import curve_of, graph_of, predicted_graph, predicted_profile, recorded_graph
+from .measures.step_graphs import curve_of, predicted_profile, recorded_graph
 
 SHARES = (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.06, 0.0)
 """Budgets, of Chainer's live peak; 0: the least that is found."""
@@ -81,20 +80,13 @@ def measure_lean(runner: Runner, cell: Cell) -> Row:
         found = apart("turns", task)
         graph = recorded_graph(runner, cell)
         peak, arena = found["peak"], found["arena"]
-        row |= _times(found["turns"], time=LEAN, pool=POOLED)
+        peaks = _peaks(peak, simulate(graph, lean(graph)).peak, step)
+        row |= {**_times(found["turns"], time=LEAN, pool=POOLED), "operators": len(graph)}
     else:
-        graph = predicted_graph(runner, cell)
         profile = predicted_profile(runner, cell)
         peak, arena = profile.planned_peak, make_plan(profile, alignment=ALIGNMENT).arena_bytes
-    predicted = simulate(graph, lean(graph)).peak
-    return row | {
-        "operators": len(graph),
-        "retained": step.retained,
-        "plain": plain,
-        "lean": peak,
-        "arena": arena,
-        **_peaks(peak, predicted, step),
-    }
+        peaks = _ratios(peak, step)
+    return row | {"retained": step.retained, "plain": plain, "lean": peak, "arena": arena, **peaks}
 
 
 def measure_budget(runner: Runner, share: float, cell: Cell) -> Row:
@@ -119,7 +111,7 @@ def measure_budget(runner: Runner, share: float, cell: Cell) -> Row:
     task = _task(runner, cell, budget)
     row["recorded"] = affordable(runner, cell, task.least_steps, CONTESTANTS)
     if not row["recorded"]:
-        graph = graph_of(runner, cell)
+        graph = recorded_graph(runner, cell)
         solution = solve.schedule(graph, budget)
         extra = solution.extra_seconds / float(graph.seconds.sum())
         row |= {"predicted": solution.peak, "predicted_ratio": solution.peak / plain}
@@ -133,13 +125,12 @@ def measure_budget(runner: Runner, share: float, cell: Cell) -> Row:
 
 def _peaks(peak: int, predicted: int, step: Step) -> Row:
     """Return a peak and its prediction, beside those of Chainer's step."""
+    return {**_ratios(peak, step), "predicted": predicted, "deviation": predicted / peak - 1}
+
+
+def _ratios(peak: int, step: Step) -> Row:
     plain = step.profile.planned_peak
-    return {
-        "ratio": peak / plain,
-        "ratio_in_all": (peak + step.retained) / (plain + step.retained),
-        "predicted": predicted,
-        "deviation": predicted / peak - 1,
-    }
+    return {"ratio": peak / plain, "ratio_in_all": (peak + step.retained) / (plain + step.retained)}
 
 
 def _times_of(found: Row) -> Row:
@@ -352,7 +343,7 @@ def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
         "live peak, or the least that is found."
     )
     output.write_table(bits, bits_columns(bits), runner.out / "schedule_bits", title, note)
-    run = [row for row in rows if "note" not in row and row["device"] == "cpu"]
+    run = [row for row in rows if row.get("recorded") and row["device"] == "cpu"]
     cells = {(cell.model.title, cell.batch): cell for cell in runner.cells(*smaller) if cell.device == "cpu"}
     curves = [(row, curve_of(runner, cells[row["model"], row["batch"]])) for row in run]
     output.save(draw(curves, found), runner.out / "schedule")

@@ -2,9 +2,8 @@
 
 ``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
 ``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` tells
-``steps``        profiles of recorded steps; ``ranks``: of one rank of many
+``steps``        profiles of recorded steps, and the largest batch that fits
 ``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
-``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
 ``guarding``     `guard`: an error before a call that will not fit
 ``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``
 
@@ -19,13 +18,11 @@ from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .functions import predict
-    from .graphs import fit_graphs
     from .guarding import available, guard
     from .prediction import Peak, Prediction
-    from .ranks import fit_ranks
     from .steps import fit_steps
 
-__all__ = ["Peak", "Prediction", "available", "fit_graphs", "fit_ranks", "fit_steps", "guard", "predict"]
+__all__ = ["Peak", "Prediction", "available", "fit_steps", "guard", "predict"]
 
 __getattr__ = lazily(
     __name__,
@@ -33,8 +30,6 @@ __getattr__ = lazily(
         **dict.fromkeys(("Peak", "Prediction"), "prediction"),
         **dict.fromkeys(("available", "guard"), "guarding"),
         "predict": "functions",
-        "fit_graphs": "graphs",
-        "fit_ranks": "ranks",
         "fit_steps": "steps",
     },
 )

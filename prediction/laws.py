@@ -12,7 +12,7 @@ those for the product of all of them::
       +--------------- x[0]
 
 Values, powers and factors are whole numbers or fractions of them, never rounded until the end, which rounds up.
-O(points) for each law and value. Of a number of a step that divides blocks (ranks), powers may be below 0.
+O(points) for each law and value.
 """
 
 from __future__ import annotations
@@ -110,16 +110,6 @@ class Laws:
     powers: Sequence[Powers]
     factors: npt.NDArray[Any]
     below: Any = 1
-
-    @classmethod
-    def products(cls, powers: Sequence[Powers], known: Sequence[int], values: Sequence[int]) -> Laws:
-        """Return quantities as products of powers of lengths, from their powers and their values at known lengths."""
-        terms = {term: n for n, term in enumerate(dict.fromkeys(powers))}
-        at = {term: _product(known, term) for term in terms}
-        factors = np.zeros((len(values), len(terms)), dtype=object)
-        for row, (term, value) in enumerate(zip(powers, values, strict=True)):
-            factors[row, terms[term]] = value * at[term].denominator
-        return cls(tuple(terms), factors, np.array([at[term].numerator for term in powers], dtype=object))
 
     def at(self, lengths: Sequence[int]) -> npt.NDArray[Any]:
         """Return the quantities at some lengths, whole numbers of any length (quantities,), rounded up."""

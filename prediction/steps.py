@@ -1,314 +1,386 @@
-"""Predict the profile of a step at any shape from its profiles at a few small ones; a batch is a shape of one number.
+"""From the profiles of a step at a few batch sizes to its profile at any other, and the largest batch that fits.
 
-==================  ===============================  =====================================================  ==========
-shapes differ in    a block's size                   known from                                             requests
-==================  ===============================  =====================================================  ==========
-the batch alone     constant * batch**2              one batch, if all others are met to the byte; or else  may differ
-                    constant + per_item * batch      the smallest and the largest; those between check it
-other numbers       constant * words**1 * ranks**-1  one, and for each number another in which it differs;  are equal
-                                                     all must be met
-==================  ===============================  =====================================================  ==========
+A batch changes how large blocks are, and nothing else: activations grow with it, parameters and their gradients do not.
+So the size of each block follows a law of the batch, and so do the bytes of older blocks at each request::
 
-Activations grow with the batch, parameters and their gradients do not. An array's size is the product of its
-dimensions, so that its logarithm is affine in theirs, with whole powers: the profiles that it is not made of check
-them. Numbers that repeat blocks (layers) are not among these: see ``stowplan.prediction.ranks``. Lifetimes, streams and
-call sites are those of the largest profile. O(blocks * profiles).
+    bytes
+      |                     . x    the law: a power of the batch, 0 to 3, if it meets all profiles to the byte;
+      |            . '             or else the line through the smallest and the largest batch
+      |      o . '                 o: a profile between them checks it. What is d bytes off the line there may have a
+      | . x                        square in it, and is d (n - low) (n - high) / ((between - low) (high - between)) off
+      +-----------------> batch    at n: the law's *uncertainty*
+
+A power that only two profiles have met may be one higher. Any other block that some profiles do not ask for grows in
+proportion, and may grow with the cube. Uncertain bytes count like others; where they are more than ``MOST_UNCERTAIN``
+of all, nothing can be told, nor from two profiles, which check no law. Lifetimes, streams and call sites are those of
+the largest batch.
+
+O(blocks * profiles), and O(blocks) for each prediction.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProfileError, StowplanError
+from ..errors import ProfileError
+from ..packing import lower_bound
+from ..planning import Plan, make_plan, problem_of
 from ..profiler import Profile
-from ..profiler.profile import UNKNOWN_NS
+from ..profiler.profile import UNKNOWN_NS, LiveBytes
 from ..profiler.sequence_matching import match_sequences
-from ..units import counted
-from .laws import Grid, Laws
-from .prediction import Peak, Prediction
+from ..units import counted, human_bytes
+from .prediction import Peak, Prediction, last_that
 from .runs import alive_at
 
-__all__ = ["Shape", "StepPrediction", "described", "fit_steps", "fitted", "not_checked", "off_by", "rising"]
+__all__ = ["FAR", "StepPrediction", "fit_steps", "largest_batch"]
 
 IntArray = npt.NDArray[np.int64]
-Shape = Mapping[str, int]
 
+FAR = 8
+"""A batch of more than so many times the largest recorded one is extrapolated."""
 MOST_DIFFERENT = 0.02
 """Share of requests that may have no counterpart in the profile of another batch."""
+MOST_UNCERTAIN = 0.03
+"""Share of the bytes that may be uncertain."""
 TOLERANCE = 0.005
-"""Share of bytes by which the sizes of a profile may deviate from the prediction."""
-MOST_POWER, MOST_UNIT = 3, 512
-"""The highest power of the batch in a law; the most bytes that a device's allocator rounds sizes to."""
+"""Share by which the live peak of a batch between may be off."""
+MOST_POWER = 3
+_MOST_BYTES, _MOST_BATCH = 1 << 62, 1 << 32
+
+
+@dataclass(frozen=True, eq=False)
+class _Laws:
+    """Laws of some quantities, ``(constant + factor * batch**power) / below``, rounded up: whole numbers of any length.
+
+    Attributes
+    ----------
+    bend
+        What a square of the batch may add to each, float64 (n,).
+    loose, most
+        Each at the largest batch if nothing checks its law, else 0; and the power that it may grow with, float64 (n,).
+    """
+
+    low: int
+    high: int
+    constant: npt.NDArray[Any]
+    factor: npt.NDArray[Any]
+    power: npt.NDArray[Any]
+    below: npt.NDArray[Any]
+    bend: npt.NDArray[np.float64]
+    loose: npt.NDArray[np.float64]
+    most: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, batches: tuple[int, ...], found: IntArray) -> _Laws:
+        """Find them; ``found``: by quantity and batch, below 0 where a profile has none, as the largest never has."""
+        low, high, known, exact = batches[0], batches[-1], found >= 0, found.astype(object)
+        first, last, times = exact[:, 0], exact[:, -1], known.sum(axis=1)
+        power = np.full(len(found), -1)
+        for p in range(MOST_POWER + 1):
+            meets = [exact[:, k] * high**p == last * batch**p for k, batch in enumerate(batches)]
+            power[(np.column_stack(meets).astype(bool) | ~known).all(axis=1) & (power < 0) & (times > 1)] = p
+        line = (power < 0) & known.all(axis=1)
+        loose = (times < 3) | ((power < 0) & ~line)
+        most = np.where(power < 0, MOST_POWER, power + 1).astype(float)
+        power = np.where(power < 0, 1, power).astype(object)
+        laws = cls(
+            low,
+            high,
+            constant=np.where(line, first * high - last * low, 0),
+            factor=np.where(line, last - first, last),
+            power=power,
+            below=np.where(line, high - low, high**power),
+            bend=np.zeros(len(found)),
+            loose=np.where(loose, last, 0).astype(float),
+            most=most,
+        )
+        for k, batch in enumerate(batches[1:-1], start=1):
+            off = np.abs(exact[:, k] - laws.at(batch)).astype(float) * ~loose * known[:, k]
+            np.maximum(laws.bend, off / ((batch - low) * (high - batch)), out=laws.bend)
+        return laws
+
+    def at(self, batch: int) -> npt.NDArray[Any]:
+        """Return the quantities at a batch, Python's numbers (n,)."""
+        found = -(-(self.constant + self.factor * batch**self.power) // self.below)
+        return np.asarray(np.maximum(found, 0))
+
+    def uncertainty(self, batch: int) -> IntArray:
+        """Return by how many bytes each may be off at a batch, int64 (n,)."""
+        times = max(batch / self.high, 1.0)
+        found = self.bend * abs(batch - self.low) * abs(batch - self.high)
+        found += self.loose * (times**self.most - times ** self.power.astype(float))
+        return np.ceil(np.minimum(found, _MOST_BYTES // max(len(found), 1))).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepPrediction(Prediction):
-    """The blocks of a step as functions of its shape. Made by `fit_steps`.
+    """A step as a function of its batch size. Made by `fit_steps`.
 
     Attributes
     ----------
-    shape
-        The shape with the largest blocks.
-    reference
-        The profile of that shape.
-    laws
-        The size formulas of the blocks.
-    names
-        The dimension sizes in the formulas.
-    matched
-        Number of blocks requested at the smallest batch, too. One that was not is assumed to grow in proportion.
     batches
-        Batch sizes of the profiles, rising; empty where shapes differ in other numbers.
+        Batch sizes of the profiles, rising.
+    reference
+        The profile of the largest.
+    matched
+        Number of blocks requested at the smallest, too.
     deviation
-        For the profiles that check the laws: their shape, and how far sizes are off as a share of their bytes.
-    cannot_tell
-        The blocks whose law no profile has checked but those that made it; empty if there are none.
+        For the batches between: how far sizes are off, as a share of their bytes.
+    unchecked
+        Why the profiles check no law; empty if they do.
     """
 
-    shape: Shape
-    reference: Profile
-    laws: Laws
-    names: tuple[str, ...]
-    matched: int
     batches: tuple[int, ...]
-    deviation: tuple[tuple[Shape, float], ...]
-    cannot_tell: str
+    reference: Profile
+    matched: int
+    deviation: Mapping[int, float]
+    unchecked: str
+    _sizes: _Laws
+    _older: _Laws | None  # by request, and before the first one
     title = "a step"
 
-    def sizes(self, shape: Shape) -> IntArray:
-        """Size of each block at a shape, int64 (n,), rounded up to whole bytes.
+    def profile(self, batch: int) -> Profile:
+        """Predict the profile at a batch size: what else was alive, too, if all profiles know it; no wall-clock times.
 
         Raises
         ------
         ProfileError
-            A number of the shape is missing, below 1, or another than in all profiles that show nothing of its effect.
+            The batch is below 1, or one of more than 2**62 bytes.
         """
-        for name in self.shape.keys() | shape.keys():
-            if name not in self.shape or name not in shape:
-                raise ProfileError(
-                    f"no {name} in {described(self.shape if name in shape else shape)}; expected it in both"
-                )
-            if shape[name] < 1:
-                raise ProfileError(f"{name}:{shape[name]}; expected 1 or more")
-            if name not in self.names and shape[name] != self.shape[name]:
-                raise ProfileError(
-                    f"{name}:{shape[name]}, and it is {self.shape[name]} in all profiles; expected one with another"
-                )
-        size: IntArray = np.maximum(self.laws.at([shape[name] for name in self.names]), 0).astype(np.int64)
-        return size
+        if batch < 1:
+            raise ProfileError(f"a batch of {batch}; expected 1 or more")
+        size = self._sizes.at(batch)
+        older = np.zeros(1, object) if self._older is None else self._older.at(batch)
+        if size.sum() + older.max() > _MOST_BYTES:
+            raise ProfileError(
+                f"a batch of {batch:,} has more than {_MOST_BYTES:,} bytes; expected a smaller one"
+            )
+        step = self._with(size.astype(np.int64))
+        if self._older is None:
+            return step
+        return replace(step, alive=older[:-1].astype(np.int64) + _at_requests(step))
 
-    def profile(self, shape: Shape) -> Profile:
-        """Predict the profile at a shape; wall-clock times and what else was alive are unknown. Errors as `sizes`."""
-        unknown: IntArray = np.full(len(self.reference), UNKNOWN_NS)
-        size = self.sizes(shape)
-        return replace(
-            self.reference, size=size, alloc_ns=unknown, free_ns=unknown, alive=unknown, program=None
+    def _with(self, size: IntArray) -> Profile:
+        unknown = np.full(len(size), UNKNOWN_NS)
+        step = replace(self.reference, size=size, alloc_ns=unknown, free_ns=unknown, alive=unknown)
+        return replace(step, program=None)
+
+    def older(self, batch: int) -> IntArray | None:
+        """Return the bytes of older blocks at each request, and before the first one, int64 (n + 1,).
+
+        None if a profile does not know of them.
+        """
+        return None if self._older is None else self._older.at(batch).astype(np.int64)
+
+    def kept(self, batch: int, alignment: int = 1) -> int:
+        """Return the most bytes beside a plan: older and escaped blocks, those of other streams, and uncertain bytes.
+
+        Parameters
+        ----------
+        alignment
+            What the sizes of blocks are rounded up to.
+        """
+        step, older = self.profile(batch), self.older(batch)
+        own = replace(step, size=-(-step.size // alignment) * alignment).unplanned_step_bytes()
+        moments = np.append(own[step.start], own[-1:])
+        if older is not None:
+            moments = older + (moments if len(moments) else 0)
+        return int(moments.max(initial=0)) + self.uncertainty(batch)
+
+    def uncertainty(self, batch: int) -> int:
+        """Return how many bytes more than predicted a batch may have alive."""
+        step = self._with(self._sizes.uncertainty(batch))
+        older = np.zeros(len(step) + 1, np.int64) if self._older is None else self._older.uncertainty(batch)
+        return int((_at_requests(step) + older[:-1]).max(initial=older[-1]))
+
+    def cannot_tell(self, batch: int) -> str:
+        """Return why nothing can be told of a batch size; empty if it can."""
+        uncertain = self.uncertainty(batch)
+        if self.unchecked or uncertain <= MOST_UNCERTAIN * sum(self._fullest(batch)[1:]):
+            return self.unchecked
+        each = self._sizes.uncertainty(batch)
+        k = int(each.argmax())
+        what = (
+            f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
+            if each[k]
+            else "older blocks"
         )
+        return (
+            f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no law of "
+            f"{int((each > 0).sum()):,} of {counted(len(each), 'block')}, like {what}"
+        )
+
+    def extrapolated(self, batch: int) -> float | None:
+        """Return how many times the largest recorded batch it is; None up to ``FAR``."""
+        times = batch / self.batches[-1]
+        return times if times > FAR else None
 
     def peak(self, /, **shapes: Any) -> Peak:
-        """Predict the fullest moment of the step's blocks: those that escape are results, the others temporaries."""
-        profile = self.profile({**self.shape, **shapes})
-        live = profile.step_bytes()
+        """Predict the fullest moment of ``batch=N``: older blocks are arguments, those that escape results."""
+        if shapes.keys() != {"batch"}:
+            raise ProfileError(f"{', '.join(shapes) or 'nothing'}; expected batch, and no other number")
+        batch = int(shapes["batch"])
+        tick, older, escaped, planned = self._fullest(batch)
+        lines = alive_at(self.profile(batch), tick)[1]
+        return Peak.of(older, escaped + planned, escaped, lines, self.cannot_tell(batch))
+
+    def _fullest(self, batch: int) -> LiveBytes:
+        """Return what is alive at the fullest moment: of the program, or of the step's blocks if no more is known."""
+        step, older = self.profile(batch), self.older(batch)
+        live, escaped = step.step_bytes(), step.escaped_bytes()
         if not len(live):
-            return Peak(0, 0, 0)
+            return LiveBytes(0, 0, 0, 0)
+        parts, wrapped = step.at_live_peak(), int(live[-1] - escaped[-1])
+        if older is not None and parts is not None:
+            return max(parts, LiveBytes(-1, int(older[-1]), 0, wrapped), key=lambda one: sum(one[1:]))
         tick = int(live.argmax())
-        escaped = int(profile.escaped_bytes()[tick])
-        return Peak.of(0, int(live[tick]), escaped, alive_at(profile, tick)[1], self.cannot_tell)
+        return LiveBytes(tick, 0, int(escaped[tick]), int(live[tick] - escaped[tick]))
 
     def explain(self) -> str:
-        """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest shape."""
-        head = f"{len(self.reference):,} blocks, fitted from {described(self.shape)} and smaller"
-        checks = [f"checked at {described(shape)}: {share:.3%} off" for shape, share in self.deviation]
-        checks += [f"cannot tell: {self.cannot_tell}"] * bool(self.cannot_tell)
-        peak = self.peak(**{name: 2 * self.shape[name] for name in self.names})
-        return "\n".join(
-            ["; ".join([head, *checks]), *(f"  {count:,}  {line}" for line, count in peak.lines.items())]
-        )
+        """Return how it was fitted, and by line what is alive at the fullest moment of twice the largest batch."""
+        batch = 2 * self.batches[-1]
+        why = self.cannot_tell(batch)
+        lines = [f"  {count:,}  {line}" for line, count in self.peak(batch=batch).lines.items()]
+        return "\n".join([self.head, *[f"cannot tell: {why}"] * bool(why), *lines])
+
+    @property
+    def head(self) -> str:
+        """What it was made of, and how far that is off in between."""
+        blocks = f"{counted(len(self.reference), 'block')}, {self.matched:,} of them fitted"
+        checks = [f"checked at {batch}: {share:.3%} off" for batch, share in self.deviation.items()]
+        return "; ".join([f"{blocks} from batches {self.batches[0]} and {self.batches[-1]}", *checks])
 
     def _along(self, name: str, axis: int, shapes: Mapping[str, Any]) -> tuple[str, Callable[[int], Peak]]:
         return name, lambda number: self.peak(**{**shapes, name: number})
 
-    @property
-    def grows(self) -> bool:
-        """Whether a larger batch needs more bytes."""
-        return bool((self.sizes({"batch": 2 * self.batches[-1]}) > self.reference.size).any())
+
+def _at_requests(step: Profile) -> IntArray:
+    """Return the bytes of the step's blocks at each request, int64 (n,)."""
+    return step.step_bytes()[step.start]
 
 
-def fit_steps(profiles: Sequence[tuple[Shape, Profile]]) -> StepPrediction:
-    """Fit the size of each block as a function of the shape.
+def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> StepPrediction:
+    """Fit the sizes of a step's blocks, and the bytes of older ones, as laws of the batch.
 
     Parameters
     ----------
     profiles
-        With the shape of each, two or more; all shapes have the same numbers. If ``batch`` is the only one, take 2
-        rather than 1 for the smallest: at 1 array libraries leave out copies.
+        By batch size, two or more; from three on they check the laws. Take 2 rather than 1 for the smallest: at 1 array
+        libraries leave out copies.
+    retained
+        Bytes of older blocks at all times, in place of what the profiles know of them.
 
     Raises
     ------
     ProfileError
-        There are too few; the steps differ in their requests (by more than ``MOST_DIFFERENT`` of them, if the batch is
-        the only number); the shapes do not tell the effects of two numbers apart; or a profile's sizes follow no such
-        law, by more than ``TOLERANCE`` of its bytes.
+        There are fewer than two, a batch is below 1, or more than ``MOST_DIFFERENT`` of a step's requests have no
+        counterpart in the largest batch's.
     """
-    batches: tuple[int, ...] = ()
-    names: tuple[str, ...] = ("batch",)
-    if all(shape.keys() == {"batch"} for shape, _ in profiles):
-        by_batch = {shape["batch"]: profile for shape, profile in profiles}
-        batches = rising(by_batch, "profile", ProfileError)
-        profiles = [({"batch": batch}, by_batch[batch]) for batch in batches]
-    shape, reference = profiles[-1] if batches else max(profiles, key=lambda pair: int(pair[1].size.sum()))
-    pairs = [_counterparts(other, profile, shape, reference) for other, profile in profiles]
-    found = np.full((len(reference), len(profiles)), -1, dtype=np.int64)
-    for k, ((_, profile), rows) in enumerate(zip(profiles, pairs, strict=True)):
-        found[rows[:, 1], k] = profile.size[rows[:, 0]]
-    if batches:
-        laws, checked = fitted(batches, found)
-    else:
-        laws, names = _powers(profiles, shape, reference)
-        checked = _met(laws, [[other[name] for name in names] for other, _ in profiles], found)
-    why = not_checked(checked, reference.size, "blocks", "request {}".format, batches)
-    model = StepPrediction(dict(shape), reference, laws, names, len(pairs[0]), batches, (), why)
-    checks = [
-        (other, _off(model, other, profile, rows))
-        for (other, profile), rows in zip(profiles, pairs, strict=True)
-        if other.get("batch") not in (*batches[:1], *batches[-1:])
-    ]
-    return replace(model, deviation=tuple(checks))
-
-
-def described(shape: Shape) -> str:
-    """Return a shape as the command line takes it."""
-    return ",".join(f"{name}:{number}" for name, number in shape.items())
-
-
-def rising(by_batch: Mapping[int, Any], what: str, error: type[StowplanError]) -> tuple[int, ...]:
-    """Return the batches of what was recorded; raise an error if there are too few."""
-    batches = tuple(sorted(by_batch))
+    batches = tuple(sorted(profiles))
     if len(batches) < 2:
-        raise error(f"{counted(len(batches), what)}; expected those of two or more batch sizes")
+        raise ProfileError(f"{counted(len(batches), 'profile')}; expected those of two or more batch sizes")
     if batches[0] < 1:
-        raise error(f"a batch of {batches[0]}; expected 1 or more")
-    return batches
+        raise ProfileError(f"a batch of {batches[0]}; expected 1 or more")
+    reference = profiles[batches[-1]]
+    pairs = [_counterparts(batch, profiles[batch], batches[-1], reference) for batch in batches]
+    sizes, older = (np.full((len(reference) + more, len(batches)), -1, dtype=np.int64) for more in (0, 1))
+    for k, batch in enumerate(batches):
+        profile, (mine, others) = profiles[batch], pairs[k].T
+        sizes[others, k] = profile.size[mine]
+        rest = profile.unplanned_bytes()
+        if rest is not None:
+            rest -= profile.unplanned_step_bytes()
+            older[others, k], older[-1, k] = rest[profile.start[mine]], rest[-1]
+            before = np.searchsorted(others, np.arange(len(reference)), "right") - 1
+            older[:-1, k] = older[others[np.maximum(before, 0)], k]
+    laws, deviation = _Laws.of(batches, sizes), dict[int, float]()
+    why = "" if batches[1:-1] else "two batch sizes check no law; expected the profile of a third one"
+    for k, batch in enumerate(batches[1:-1], start=1):
+        known = sizes[:, k] >= 0
+        size = np.where(known, laws.at(batch), 0).astype(np.int64)
+        deviation[batch] = float(np.abs(sizes[:, k] - size)[known].sum() / max(profiles[batch].size.sum(), 1))
+        steps = profiles[batch], replace(reference, size=size)
+        found, predicted = (int(one.step_bytes().max(initial=0)) for one in steps)
+        if abs(found - predicted) > TOLERANCE * found:
+            why = (
+                f"the step of batch {batch} has {found:,} bytes alive at most, and by the laws of its blocks, with the "
+                f"lifetimes of batch {batches[-1]}, {predicted:,}; expected steps that differ in sizes alone"
+            )
+    if retained is not None:
+        older[:] = retained
+    more = _Laws.of(batches, older) if (older[-1] >= 0).all() else None
+    return StepPrediction(batches, reference, len(pairs[0]), deviation, why, laws, more)
 
 
-def fitted(batches: Sequence[int], found: IntArray) -> tuple[Laws, npt.NDArray[np.bool_]]:
-    """Return quantities as laws of the batch, and whether a batch has checked each, bool (n,).
+def largest_batch(
+    model: StepPrediction, memory: int, *, alignment: int, **how: Any
+) -> tuple[int, Plan] | None:
+    """Find the largest batch whose arena and all that is kept beside it fit a memory.
 
-    A law is a constant times a whole power of the batch if that meets all batches, all but one of which check it; or
-    else affine between the smallest and the largest batch, and those between check it.
+    Lower bounds, which are cheap, give the first candidate; if its plan does not fit, plans decide. O(log batch) of
+    each.
 
     Parameters
     ----------
-    batches
-        Rising.
-    found
-        By quantity and batch, int64 (n, batches); below 0 where unknown, never at the largest batch. A quantity that is
-        unknown at the smallest is taken to grow in proportion.
+    memory
+        Bytes.
+    alignment, how
+        As for ``stowplan.planning.make_plan``.
+
+    Returns
+    -------
+    The batch and its plan; None if not even a batch of 1 fits.
+
+    Raises
+    ------
+    ProfileError
+        A larger batch needs no more bytes, so that there is no largest one.
     """
-    low, high = batches[0], batches[-1]
-    last, known = found[:, -1], found >= 0
-    first = np.where(known[:, 0], found[:, 0], last * low // high)
-    grown = np.log(np.maximum(last, 1) / np.maximum(first, 1)) / math.log(high / low)
-    powers: npt.NDArray[Any] = np.clip(np.rint(grown), 0, MOST_POWER).astype(int).astype(object)[:, None]
-    product = Laws.products([tuple(row) for row in powers.tolist()], [high], last.tolist())
-    affine = Grid((low,), (high - low,), 1).fit(np.column_stack([first, last]))
-    at = last.astype(object)[:, None] * np.array(batches, dtype=object) ** powers
-    is_product = np.logical_and.reduce((at == found.astype(object) * high**powers) | ~known, axis=1)
-    laws = Laws(
-        (*product.powers, *affine.powers),
-        np.hstack([product.factors * is_product[:, None], affine.factors * ~is_product[:, None]]),
-        np.where(is_product, product.below, affine.below),
-    )
-    between = known[:, 1:-1].any(axis=1) & _met(laws, [[batch] for batch in batches], found)
-    return laws, np.where(is_product, known[:, :-1].any(axis=1), between)
 
+    def plan(batch: int) -> Plan:
+        return make_plan(model.profile(batch), alignment=alignment, **how)
 
-def _met(laws: Laws, lengths: Sequence[Sequence[int]], found: IntArray) -> npt.NDArray[np.bool_]:
-    """Whether each law meets what was found at some lengths, up to a unit that all sizes are rounded to; bool (n,)."""
-    unit = max(min(int(np.gcd.reduce(found[found > 0], initial=0)), MOST_UNIT), 1)
-    predicted = np.column_stack([laws.at(one) for one in lengths])
-    met: npt.NDArray[np.bool_] = np.logical_and.reduce((abs(predicted - found) < unit) | (found < 0), axis=1)
-    return met
+    def left(batch: int) -> int:
+        return memory - model.kept(batch, alignment)
 
+    def bound_fits(batch: int) -> bool:
+        return lower_bound(problem_of(model.profile(batch), alignment)[0]) <= left(batch)
 
-def not_checked(
-    checked: npt.NDArray[np.bool_],
-    size: IntArray,
-    what: str,
-    name: Callable[[int], str],
-    batches: Sequence[int],
-) -> str:
-    """Tell which sizes' laws nothing has checked, naming the largest; nothing if there are none."""
-    if checked.all():
-        return ""
-    k = int(np.where(checked, -1, size).argmax())
-    more = "; two batch sizes check none: add a third" if len(batches) == 2 else ""
-    return (
-        f"{int((~checked).sum()):,} of {len(checked):,} {what} follow no law that was checked, like {name(k)} "
-        f"({size[k]} bytes at the largest){more}"
-    )
-
-
-def _powers(
-    profiles: Sequence[tuple[Shape, Profile]], shape: Shape, reference: Profile
-) -> tuple[Laws, tuple[str, ...]]:
-    """Return sizes as products of powers of the numbers in which shapes differ, and these."""
-    names = tuple(name for name in shape if len({other[name] for other, _ in profiles}) > 1)
-    steps = np.array([[math.log(other[name] / shape[name]) for name in names] for other, _ in profiles])
-    if names and np.linalg.matrix_rank(steps) < len(names):
+    batch = last_that(bound_fits, _MOST_BATCH)
+    if batch >= _MOST_BATCH:
         raise ProfileError(
-            f"{len(profiles)} profiles do not tell the effects of {', '.join(names)} apart; "
-            "expected, for each of them, a profile in which it alone differs"
+            f"a batch of {batch:,} fits, too; expected profiles of blocks that grow with the batch"
         )
-    known = np.maximum(reference.size, 1)
-    grown = np.log(np.array([np.maximum(profile.size, 1) for _, profile in profiles]) / known)
-    powers = np.rint(np.linalg.lstsq(steps, grown, rcond=None)[0]).astype(int) if names else grown[:0]
-    terms = [tuple(block) for block in powers.T.tolist()]
-    return Laws.products(terms, [shape[name] for name in names], reference.size.tolist()), names
+    if batch and plan(batch).arena_bytes > left(batch):
+        batch = last_that(lambda larger: plan(larger).arena_bytes <= left(larger), _MOST_BATCH, batch)
+    return (batch, plan(batch)) if batch else None
 
 
-def _counterparts(other: Shape, small: Profile, shape: Shape, large: Profile) -> IntArray:
-    """Pairs of the same block at two shapes, int64 (k, 2): of nearly all if the batch is the only number, or all."""
-    if other.keys() != shape.keys():
-        raise ProfileError(
-            f"{described(other)} beside {described(shape)}; expected the same numbers in all shapes"
-        )
+def _counterparts(low: int, small: Profile, high: int, large: Profile) -> IntArray:
+    """Pairs of the same block at two batches, int64 (k, 2), of nearly all."""
     n, m, steps = len(small), len(large), (small, large)
     if np.array_equal(small.start, large.start) and np.array_equal(small.end, large.end):
         return np.column_stack([np.arange(m)] * 2)
-    affine = shape.keys() == {"batch"}
     sizes = [step.size.tolist() for step in steps]
     names = [[(*step.sites, None)[k] for k in step.site.tolist()] for step in steps]
-    times = [list(zip(step.start.tolist(), step.end.tolist(), strict=True)) for step in steps]
 
     def same(i: int, j: int) -> bool:
-        if not affine:
-            return times[0][i] == times[1][j]
         a, b = sizes[0][i], sizes[1][j]
-        low, high = other["batch"], shape["batch"]
         power = any(b * low**p == a * high**p for p in range(2, MOST_POWER + 1))
         return bool(a <= b and (b * low <= a * high or power) and names[0][i] == names[1][j])
 
-    most = MOST_DIFFERENT if affine else 0.0
-    pairs = match_sequences(n, m, same, int(most * (n + m)))
+    pairs = match_sequences(n, m, same, int(MOST_DIFFERENT * (n + m)))
     if pairs is None:
-        k = min(_first(small, large), *(k for k in range(min(n, m)) if affine and not same(k, k)), n, m)
+        k = min(_first(small, large), *(k for k in range(min(n, m)) if not same(k, k)), n, m)
         first = " and ".join(f"{size[k]} bytes" if k < len(size) else "none" for size in sizes)
-        expected = (
-            "sizes affine in the batch"
-            if affine
-            else "the same blocks in the same order "
-            "(NumPy computes in place from 256 KiB on: take small shapes, or large ones)"
-        )
         raise ProfileError(
-            f"the steps at {described(other)} and {described(shape)} differ in more than {most:.0%} of their {n} and "
-            f"{m} requests, first at request {k}: {first}; expected {expected}"
+            f"the steps at batches {low} and {high} differ in more than {MOST_DIFFERENT:.0%} of their {n} and {m} "
+            f"requests, first at request {k}: {first}; expected sizes that grow with the batch"
         )
     return pairs
 
@@ -326,29 +398,3 @@ def _first(one: Profile, other: Profile) -> int:
     ]
     differ = (max(a[1], b[1]) for a, b in zip(*rows, strict=False) if a != b)
     return next(differ, min(len(one), len(other)))
-
-
-def off_by(
-    found: npt.NDArray[Any], predicted: npt.NDArray[Any], whole: float | None = None
-) -> tuple[float, int]:
-    """Return how far quantities are off, as a share of them or of a whole; and the row that is furthest."""
-    off = np.abs(found - predicted)
-    whole = float(found.sum()) if whole is None else whole
-    return float(off.sum()) / whole if whole else float(off.any()), int(off.argmax()) if len(off) else 0
-
-
-def _off(model: StepPrediction, shape: Shape, profile: Profile, pairs: IntArray) -> float:
-    """Return how far sizes are off, as a share of a profile's bytes; raise an error if that is too far."""
-    found, predicted = profile.size[pairs[:, 0]], model.sizes(shape)[pairs[:, 1]]
-    share, k = off_by(found, predicted, float(profile.size.sum()))
-    if share > TOLERANCE:
-        law = (
-            "neither affine in the batch nor a power of it"
-            if model.batches
-            else "no products of powers of the shape"
-        )
-        raise ProfileError(
-            f"sizes are {law}: request {pairs[k, 0]} asks for {found[k]} bytes at {described(shape)}; expected "
-            f"{predicted[k]}, as {described(model.shape)} and others say"
-        )
-    return share

@@ -92,10 +92,8 @@ def step_of(runner: Runner, cell: Cell) -> Step:
 def predict(runner: Runner, cell: Cell) -> Profile | None:
     """Predict a cell's step from small batches; None if their steps are of different kinds."""
     try:
-        model = fit_steps(
-            [({"batch": batch}, recorded(runner, replace(cell, batch=batch)).profile) for batch in SMALL]
-        )
-        return without_small(model.profile({"batch": cell.batch}))
+        model = fit_steps({batch: recorded(runner, replace(cell, batch=batch)).profile for batch in SMALL})
+        return without_small(model.profile(cell.batch))
     except ProfileError:
         return None
 

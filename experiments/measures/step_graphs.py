@@ -1,4 +1,4 @@
-"""Step graphs and lean profiles of the networks' steps: recorded, or predicted from batches of 2 and 4.
+"""Step graphs of the networks' steps, and their lean profiles: recorded, or predicted from batches of 2 and 4.
 
 They are kept as files, as the cells are, and the next command reads them.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stowplan import Profile
-from stowplan.errors import GraphError, ProfileError
-from stowplan.prediction import fit_graphs, fit_steps
+from stowplan.errors import ProfileError
+from stowplan.prediction import fit_steps
 from stowplan.scheduling import StepGraph, solve
 
 from .recordings import SMALL, affordable, record, without_small
@@ -51,42 +51,15 @@ def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:
     return ScheduledWorkload(cell.model, cell.phase, cell.batch, runner.data, cell.device == "gpu")
 
 
-def predicted_graph(runner: Runner, cell: Cell) -> StepGraph:
-    """Predict a cell's step graph from those of small batches.
-
-    Arrays of a few hundred bytes are not values of a step graph. If a network has such arrays at a batch of 2, batches
-    twice and four times as large are recorded instead.
-    """
-    why = ""
-    for times in (1, 2, 4):
-        graphs = {
-            batch: recorded_graph(runner, replace(cell, batch=batch)) for batch in (times * b for b in SMALL)
-        }
-        try:
-            return fit_graphs(graphs).at(cell.batch)
-        except GraphError as error:
-            why = str(error)
-    raise CannotRunError(f"too large to be run here, and not predicted by small batches: {why}")
-
-
 def predicted_profile(runner: Runner, cell: Cell) -> Profile:
     """Predict the profile of a cell's lean step from those of small batches."""
     try:
-        profiles = [
-            ({"batch": batch}, recorded_profile(runner, replace(cell, batch=batch))) for batch in SMALL
-        ]
-        return fit_steps(profiles).profile({"batch": cell.batch})
+        profiles = {batch: recorded_profile(runner, replace(cell, batch=batch)) for batch in SMALL}
+        return fit_steps(profiles).profile(cell.batch)
     except ProfileError as error:
         raise CannotRunError(
             f"too large to be run here, and not predicted by small batches: {error}"
         ) from None
-
-
-def graph_of(runner: Runner, cell: Cell) -> StepGraph:
-    """Record a cell's step graph, or predict it."""
-    if cell.batch in SMALL or affordable(runner, cell, GRAPH_STEPS):
-        return recorded_graph(runner, cell)
-    return predicted_graph(runner, cell)
 
 
 def curve_of(runner: Runner, cell: Cell) -> Row:
@@ -97,10 +70,17 @@ def curve_of(runner: Runner, cell: Cell) -> Row:
     dict
         ``points``: (bytes, extra seconds), from lean to the least peak that is found. ``seconds``: of all operators.
         ``bound``: no schedule has a smaller peak.
+
+    Raises
+    ------
+    CannotRunError
+        The step is too large to be run.
     """
+    if cell.batch not in SMALL and not affordable(runner, cell, GRAPH_STEPS):
+        raise CannotRunError("too large to be run here")
 
     def find() -> Row:
-        graph = graph_of(runner, cell)
+        graph = recorded_graph(runner, cell)
         found = solve.curve(graph, POINTS, time_limit=QUICK_LIMIT if runner.quick else LIMIT)
         return {
             "points": [(int(one.peak), float(one.extra_seconds)) for one in found],

@@ -7,23 +7,17 @@
     of the device           |                           |..UNKNOWN..|        memory
                                                                        ^ within: fits; in it: too close; beyond: not
 
-Requests are rounded as the pools round them; each model replays the step until it stops growing. What changes the
-answer of the program's own pool is a remedy: a plan; and of step graphs a lean schedule, or recomputation.
+Requests are rounded as the pools round them; each model replays the step until it stops growing. A plan is a remedy if
+it changes the answer of the program's own pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from ..errors import BudgetError
 from ..profiler import Profile
-from ..scheduling import StepGraph
-from ..scheduling.solve import least, schedule
 from .comparison import ALIGNMENT, POOL_TITLES, compare
 
 __all__ = [
@@ -44,7 +38,6 @@ POOLS = ("cupy", "pytorch", "pytorch-expandable")
 UNKNOWN = 800 << 20
 """Bytes that the context and the libraries of a device may take: 300 to 800 MiB is usual."""
 FITS, NOT, TOO_CLOSE = "fits", "does not fit", "too close"
-_TITLES = {"plan": "stowplan's plan", "lean": "lean (live peak)", "budget": "recomputation (live peak)"}
 NOT_KNOWN = (
     f"the device's context and kernels: up to {UNKNOWN >> 20} MiB are allowed for",
     "workspaces of cuDNN and cuBLAS, which they choose on the device by what is free",
@@ -60,27 +53,24 @@ class Way:
     Attributes
     ----------
     name
-        One of ``POOLS``, ``"plan"``, ``"lean"``, ``"budget"``.
+        One of ``POOLS``, or ``"plan"``.
     step
-        Bytes that the step takes: what a pool or an arena reserves, or a schedule's live peak.
+        Bytes that the pool, or the arena, reserves for the step.
     total
-        With escaped blocks and what the program retains, at their fullest moment.
+        With what is alive beside it at the fullest moment.
     verdict
         ``FITS``, ``NOT`` or ``TOO_CLOSE``.
-    extra_share
-        Time that it costs, as a share of the step's.
     """
 
     name: str
     step: int
     total: int
     verdict: str
-    extra_share: float = 0.0
 
     @property
     def title(self) -> str:
         """For people."""
-        return {**POOL_TITLES, **_TITLES}[self.name]
+        return {**POOL_TITLES, "plan": "stowplan's plan"}[self.name]
 
 
 def verdict_of(total: int, memory: int) -> str:
@@ -88,62 +78,34 @@ def verdict_of(total: int, memory: int) -> str:
     return NOT if total > memory else FITS if total + UNKNOWN <= memory else TOO_CLOSE
 
 
-def own_pool(profile: Profile | None) -> str:
+def own_pool(profile: Profile) -> str:
     """Return the pool that a program has on a device: PyTorch's, or CuPy's, which Chainer takes."""
-    program = profile.program if profile is not None else None
-    return "pytorch" if program is not None and program.library == "PyTorch" else "cupy"
+    program = profile.program
+    return "pytorch" if program is not None and program.library.startswith("PyTorch") else "cupy"
 
 
-def ways(
-    profile: Profile | None,
-    graph: StepGraph | None,
-    memory: int,
-    retained: int | npt.NDArray[np.int64],
-    **how: Any,
-) -> list[Way]:
+def ways(profile: Profile, memory: int, kept: int, **how: Any) -> list[Way]:
     """Find what each way takes on a device.
 
     Parameters
     ----------
-    profile, graph
-        The step at one batch, as predicted; either may be None.
+    profile
+        The step at one batch, as predicted.
     memory
         Bytes of the device.
-    retained
-        Bytes that the program keeps from step to step, or at the moments of `.Profile.unplanned_bytes`; but for a
-        graph's resident values, if these are more.
+    kept
+        Bytes beside the plan, as `.StepPrediction.kept` has them.
     how
-        Solver, time limit and threads: of plans, as for `stowplan.insight.comparison.compare`; a schedule's solver is
-        its own.
+        Solver, time limit and threads, as for `stowplan.insight.comparison.compare`.
     """
-    found: list[Way] = []
-
-    def add(name: str, step: int, kept: int, share: float = 0.0) -> None:
-        found.append(Way(name, step, step + kept, verdict_of(step + kept, memory), share))
-
-    if profile is not None:
-        compared = compare(profile, alignment=ALIGNMENT, pools=POOLS, **how)
-        rounded = replace(profile, size=-(-profile.size // ALIGNMENT) * ALIGNMENT)
-        kept = int((rounded.unplanned_step_bytes() + retained).max(initial=np.min(retained)))
-        for name, use in compared.pools.items():
-            add(name, use.reserved_peak, kept)
-        add("plan", compared.plan.arena_bytes, kept)
-    if graph is not None:
-        kept = max(int(np.max(retained)), graph.resident_bytes)
-        lean = schedule(graph, solver="lean")
-        add("lean", lean.peak, kept)
-        limits = {name: value for name, value in how.items() if name != "solver"}
-        left = max(memory - kept - UNKNOWN, 0)
-        try:
-            best = lean if lean.peak <= left else schedule(graph, left, **limits)
-        except BudgetError:
-            best = least(graph, **limits)
-        add("budget", best.peak, kept, best.extra_seconds / max(float(graph.seconds.sum()), 1e-12))
-    return found
+    compared = compare(profile, alignment=ALIGNMENT, pools=POOLS, **how)
+    steps = {name: use.reserved_peak for name, use in compared.pools.items()}
+    steps["plan"] = compared.plan.arena_bytes
+    return [Way(name, step, step + kept, verdict_of(step + kept, memory)) for name, step in steps.items()]
 
 
 def remedies(found: Sequence[Way], own: str) -> list[Way]:
-    """Return the ways with a better answer than the program's own pool has; without one, those that fit."""
+    """Return the ways with a better answer than the program's own pool has."""
     rank = {NOT: 0, TOO_CLOSE: 1, FITS: 2}
-    base = next((rank[way.verdict] for way in found if way.name == own), 1)
-    return [way for way in found if way.name in _TITLES and rank[way.verdict] > base]
+    base = next(rank[way.verdict] for way in found if way.name == own)
+    return [way for way in found if way.name == "plan" and rank[way.verdict] > base]

@@ -232,35 +232,30 @@ def test_diff(seed: int, form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fit(seed: int, form: str, tmp_path: Path) -> None:
     told = {}
-    for batch in (2, 4, 8):
+    for batch in (2, 3, 4, 8):
         told[batch] = Replay(FORMATS[form](times(drawn(seed), batch), tmp_path / f"{batch}"))
     if not told[8].planned:
         return
-    files = [f"{batch}={tmp_path / str(batch)}" for batch in (2, 4)]
-    found = figures("fit", *files, "--batch", 8, "--retained", 1000)
-    assert (found["blocks"], found["matched"], found["deviation"]) == (
-        len(told[8].blocks),
-        len(told[8].blocks),
-        {},
-    )
+    files = [f"{batch}={tmp_path / str(batch)}" for batch in (2, 3, 4)]
+    found = figures("fit", *files, "--batch", 8)
+    count = len(told[8].blocks)
+    assert (found["blocks"], found["matched"], found["deviation"]) == (count, count, {"3": 0.0})
+    older = [0 if told[8].of_log_alone else moment.older for moment in told[8].moments]
+    others = [told[8].bytes_of(moment.alive - told[8].planned, ALIGNMENT) for moment in told[8].moments]
+    kept = max(map(sum, zip(older, others, strict=True)))
     (predicted,) = found["predictions"]
     assert (predicted["batch"], predicted["planned_peak"]) == (8, told[8].planned_peak)
     assert predicted["lower_bound"] in (told[8].lower_bound, predicted["arena"])
-    assert predicted["total"] == predicted["arena"] + 1000
-    text = stowplan("fit", *files, "--batch", 8, "--retained", 1000).output
-    cells = [
-        *row("", told[8].planned_peak),
-        *row("", predicted["arena"]),
-        *human_bytes(predicted["total"]).split(),
-    ]
-    assert ["8", *cells] in rows_of(text)
+    assert (predicted["kept"], predicted["total"]) == (kept, predicted["arena"] + kept)
+    text = stowplan("fit", *files, "--batch", 8).output
+    cells = [*row("", told[8].planned_peak), *row("", predicted["arena"])]
+    total = human_bytes(predicted["total"]).split() if kept else []
+    assert ["8", *cells, *total] in rows_of(text)
+    (other,) = figures("fit", *files, "--batch", 8, "--retained", 1000)["predictions"]
+    assert other["kept"] == 1000 + max(others)
 
-    # Older blocks are those of the larger profile: whether they grow is not known.
-    older = [moment.older for moment in told[4].moments]
-    others = [told[8].bytes_of(moment.alive - told[8].planned, ALIGNMENT) for moment in told[8].moments]
-    kept = max(map(sum, zip(older, others, strict=True)))
     device = figures("fit", *files, "--batch", 8, "--device", "cuda:900MiB", status=None)
-    assert device["retained"] == max(older)
+    assert device["retained"] == found["retained"]
     for way in device["predictions"][0]["ways"]:
         assert way["total"] == way["step"] + kept
         margin = 900 * MIB - way["total"]

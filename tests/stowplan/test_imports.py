@@ -228,7 +228,7 @@ PLANNING = [
     "planning.making",
     "planning.saved",
     "insight.comparison",
-    "prediction.largest",
+    "prediction.steps",
     "prediction.prediction",
     "insight.report.page",
 ]
@@ -236,15 +236,15 @@ PLANNING = [
 
 
 def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
-    for batch in (1, 2):
+    for batch in (1, 2, 3):
         size = np.array([1000, 2000 * batch])
         profile = Profile(size, np.array([0, 1]), np.array([2, 3]), period=4)
         profile.save(tmp_path / f"{batch}.profile")
-    one, two = (str(tmp_path / f"{batch}.profile") for batch in (1, 2))
+    one, two, three = (str(tmp_path / f"{batch}.profile") for batch in (1, 2, 3))
     commands = [
         ["compare", one],
         ["convert", one, str(tmp_path / "plan.json")],
-        ["fit", f"1={one}", f"2={two}", "--batch", "4"],
+        ["fit", f"1={one}", f"2={two}", f"3={three}", "--batch", "4"],
     ]
     loaded = modules_after(
         "import contextlib, io\nfrom stowplan.cli.main import main\n"

@@ -1,9 +1,8 @@
-"""compare, show and fit: what they print for people and for programs, and how they end."""
+"""compare and show: what they print for people and for programs, and how they end."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,6 @@ from stowplan.insight.comparison import as_requested, compare
 from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
 from stowplan.packing import solvers
 from stowplan.planning import make_plan
-from stowplan.prediction import fit_steps
-from stowplan.prediction.largest import largest_batch
 from stowplan.profiler import Profile
 from stowplan.profiler.program import Program
 
@@ -209,98 +206,6 @@ def test_bad_files_are_one_line(command: list[str], text: str, tmp_path: Path) -
     arguments = [f"2={path}", f"4={path}"] if command[0] == "fit" else [path]
     (line,) = refused(*command, *arguments).splitlines()
     assert line.startswith(f"Error: {path}")
-
-
-# ------------------------------------------------------------------------------------------------------------------ fit
-
-
-@pytest.fixture
-def batches(tmp_path: Path) -> list[str]:
-    arguments = []
-    for batch in (2, 4):
-        step(batch).save(tmp_path / f"{batch}.profile")
-        arguments.append(f"{batch}={tmp_path / f'{batch}.profile'}")
-    return arguments
-
-
-def test_fit_predicts_what_is_asked(batches: list[str], tmp_path: Path) -> None:
-    out = tmp_path / "eight.profile"
-    found = figures("fit", *batches, "--batch", 8, "-o", out, "--retained", "1KiB")
-    peak = compare(step(8), pools=())
-    assert found.pop("cannot_tell").startswith("1 of 5 blocks follow no law that was checked, like request 2")
-    assert found == {
-        "batches": [2, 4],
-        "blocks": 5,
-        "matched": 5,
-        "deviation": {},
-        "alignment": 512,
-        "retained": 1024,
-        "predictions": [
-            {
-                "batch": 8,
-                "planned_peak": peak.planned_peak,
-                "lower_bound": peak.plan.placement.lower_bound,
-                "arena": peak.plan.arena_bytes,
-                "total": peak.plan.arena_bytes + 1024,
-                "optimal": True,
-            }
-        ],
-    }
-    assert Profile.load(out) == step(8)
-
-
-def test_fit_takes_a_batch_as_a_shape(batches: list[str]) -> None:
-    (found,) = figures("fit", *batches, "--at", "batch:8")["predictions"]
-    assert found["planned_peak"] == step(8).planned_peak
-
-
-def test_fit_without_a_wish_predicts_doublings(batches: list[str]) -> None:
-    assert [row["batch"] for row in figures("fit", *batches)["predictions"]] == [8, 16, 32, 64]
-    result = stowplan("fit", *batches)
-    assert result.output.startswith(
-        "5 blocks, 5 of them fitted from batches 2 and 4\ncannot tell: 1 of 5 blocks follow no law that was checked"
-    )
-    rows = [line.split()[0] for line in result.output.splitlines() if line[1:2].isdigit()]
-    assert rows == ["8", "16", "32", "64"]
-
-
-def test_the_largest_batch_is_the_last_that_fits(batches: list[str]) -> None:
-    # The peak is at tick 1: 3 * batch + 16 KiB. Of 100 KiB 1 is retained: batch 27 needs 97, batch 28 100.
-    found = figures("fit", *batches, "--memory", "100KiB", "--retained", "1KiB")
-    assert (found["memory"], found["largest"]["batch"], found["largest"]["arena"]) == (102400, 27, 97 * KIB)
-    assert found["predictions"] == []
-    result = stowplan("fit", *batches, "--memory", "100KiB", "--retained", "1KiB")
-    assert "The largest batch within 100 KiB: 27" in result.output
-    model = fit_steps([({"batch": batch}, step(batch)) for batch in (2, 4)])
-    for memory in range(18 * KIB, 60 * KIB, 999):
-        answer = largest_batch(model, memory, alignment=512)
-        batch = answer[0] if answer else 0
-        assert make_plan(model.profile({"batch": batch + 1}), alignment=512).arena_bytes > memory
-        assert answer is None or answer[1].arena_bytes <= memory
-
-
-def test_nothing_fits_is_bad_news(batches: list[str]) -> None:
-    result = stowplan("fit", *batches, "--memory", "10KiB", "--json")
-    assert result.exit_code == 1
-    assert json.loads(result.stdout)["largest"] is None
-    assert result.stderr == "Error: not even a batch of 1 fits 10240 bytes in addition to 0 retained\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["2={}"], "1 profile; expected those of two or more batch sizes"),
-        (["2={}", "2={}"], "two profiles of one batch size"),
-        (["two={}", "4={}"], "expected BATCH=PROFILE"),
-        (["{}"], "expected BATCH=PROFILE"),
-        (["2={}", "4={}", "--memory", "1GiB"], "no block grows with the batch"),
-        (["2={}", "4={}", "--memory", "much"], "'much'; expected bytes, like 4096"),
-        (["2={}", "4={}", "-o", "x.profile"], "expected one --batch, not 0"),
-        (["2={}", "4={}", "--batch", "0"], "0 is not in the range"),
-    ],
-)
-def test_fit_refuses_what_it_cannot_use(arguments: list[str], expected: str, profile: Path) -> None:
-    assert expected in refused("fit", *(argument.format(profile) for argument in arguments))
 
 
 # --------------------------------------------------------------------------------------------------------- the command

@@ -38,7 +38,7 @@ def hostile(size: int) -> Profile:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of several formats, with such names, and with more in them."""
     monkeypatch.chdir(tmp_path)
-    for size in (1000, 2000):
+    for size in (1000, 1500, 2000):
         hostile(size).save(f"{EVIL}{size}")
     Path(f"{EVIL}.py").write_text(
         f"import numpy as np\nfor k in range(30): x = np.ones(3000); y = x + 1  # {EVIL[:-2]}\n",
@@ -57,7 +57,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1, ["diff", EVIL + "1000", EVIL + "2000"]),
         (0, ["convert", EVIL + "1000", EVIL + ".json"]),
         (0, ["report", EVIL + "1000", "-o", EVIL + ".html", "--title", "x"]),
-        (0, ["fit", f"2={EVIL}1000", f"4={EVIL}2000", "--batch", "8", "--device", "cuda:9GiB"]),
+        (
+            0,
+            ["fit", *(f"{n}={EVIL}{n * 500}" for n in (2, 3, 4)), "--batch", "8", "--device", "cuda:9GiB"],
+        ),
+        (1, ["fit", f"2={EVIL}1000", f"4={EVIL}2000", "--batch", "8"]),
         (2, ["show", EVIL + ".csv"]),
         (2, ["pack", EVIL + ".csv"]),
         (2, ["compare", EVIL + ".pickle"]),

@@ -30,11 +30,7 @@ mpi4py, with ``sequence=True`` or ``False`` (tensor parallelism)::
 - `take_parts` copies a rank's parts of an unsplit network's parameters. Gradients of parameters that every rank has
   whole are complete, and the same on all, after the backward pass.
 - ``LoneRank(8)`` makes one process do what a rank of eight does, with wrong values and the right blocks: for profiles
-  without MPI. ``python -m experiments.parallel.profile -o profiles --parallel sequence SHAPE...`` makes profiles that
-  ``stowplan fit --at SHAPE --ranks 8 --parallel sequence`` reads. A shape is
-  ``words:16,batch:2,width:32,heads:4,sequence:2,layers:2``; ``layers`` repeats blocks, and ``fit`` takes profiles of
-  two numbers of layers, with call sites, and at least two ranks for ``tensor`` and ``sequence``. The last layer must
-  allocate what the others do.
+  without MPI.
 
 For s words, a batch of b, width h, a heads and t ranks, the forward pass keeps of a layer:
 
@@ -68,9 +64,6 @@ When it does not help:
 - Heads, columns, and by sequence words times batch must be multiples of the number of ranks: else a `ParallelError`.
 - CuPy's arrays and pipelines are not supported. Gradients through gradients go through the collectives, not through the
   example's GeLU and softmax.
-- ``fit`` needs steps whose allocations are the same at all profiled shapes. From arrays of 256 KiB on NumPy computes
-  some temporaries in place: profile small shapes, and take the prediction for an upper bound where many temporaries are
-  large.
 """
 
 from .collectives import all_gather, all_reduce, copy, gather_linear, reduce_scatter

@@ -1,42 +1,79 @@
-"""``stowplan fit``: predict the memory of any batch size from small recorded steps, without the target device."""
+"""``stowplan fit``: what a step needs at any batch size, from a few recorded ones, without the target device.
+
+==========  ============================================================  ==============================
+asked       answered                                                      exit status 1
+==========  ============================================================  ==============================
+--batch     the arena, and all that is alive beside it                    cannot tell
+--memory    the largest batch with which both fit so much memory          none fits, or cannot tell
+--device    whether a batch fits a device, with each of the pools there   one does not, or cannot tell
+==========  ============================================================  ==============================
+
+One law answers all three (`stowplan.prediction.steps`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._fit_asked import DEVICE, SHAPE, Asked, ShapeFile
-from ._fit_device import fit_device
-from ._fit_graphs import fit_step_graphs
-from ._fit_profiles import fit_profiles
-from ._fit_shapes import WAYS, fit_shapes
-from ._options import BYTES, OutputFile, planning_options, refuse
+from ...units import human_bytes, parse_bytes
+from . import _look
+from ._options import BYTES, OutputFile, Parsed, planning_options, refuse, removed_option
 from ._reporter import Answer, reporter
 
-MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
-    "--device": (fit_device, ("at", "memory", "output", "alignment")),
-    "profiles of named shapes": (fit_shapes, ("memory", "output")),
-    "step graphs": (fit_step_graphs, ("alignment",)),
-    "profiles of batch sizes": (fit_profiles, ()),
-}
-"""What is asked: the function that answers, and parameters that it has no use for."""
+if TYPE_CHECKING:
+    from ...insight.on_device import Way
+    from ...planning import Plan
+    from ...prediction.steps import StepPrediction
+
+DOUBLINGS = 4
+"""How often the largest recorded batch is doubled for the batches predicted by default."""
+
+
+class BatchFile(click.Path):
+    """``BATCH=PROFILE``, of a step of that batch size."""
+
+    name = "batch=profile"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the batch and the path."""
+        batch, sign, path = str(value).partition("=")
+        if sign and ":" in batch:
+            self.fail(
+                f"{value!r}: named shapes were removed; expected BATCH=PROFILE, like 2=two.profile",
+                param,
+                ctx,
+            )
+        if not sign or not batch.isdecimal() or not int(batch):
+            self.fail(f"{value!r}; expected BATCH=PROFILE, like 2=two.profile", param, ctx)
+        return int(batch), super().convert(path, param, ctx)
+
+
+def _device(text: str) -> int:
+    """Read ``cuda:24GiB``; return the bytes of its memory."""
+    kind, _, memory = text.partition(":")
+    if kind == "cuda":
+        with suppress(ValueError):
+            return parse_bytes(memory)
+    raise ValueError(f"{text!r}; expected cuda:MEMORY, like cuda:24GiB")
 
 
 @reporter(
     "Predict the memory of any batch size, and which one fits.",
-    "fit 2=two.profile 4=four.profile --memory 16GiB --retained 1.2GiB",
+    "fit 2=two.profile 3=three.profile 4=four.profile --memory 16GiB",
 )
-@click.argument("files", metavar="BATCH=PROFILE...", type=ShapeFile(), nargs=-1, required=True)
+@click.argument("files", metavar="BATCH=PROFILE...", type=BatchFile(), nargs=-1, required=True)
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )
-@click.option("--at", type=SHAPE, help="Predict this shape, of profiles of named shapes: NAME:NUMBER,...")
-@click.option(
-    "--ranks", type=click.IntRange(min=1), help="Predict one of so many ranks, split by --parallel."
-)
-@click.option("--parallel", type=click.Choice(WAYS), help="What --ranks divide.")
 @click.option(
     "--memory",
     "--budget",
@@ -46,73 +83,227 @@ MODES: dict[str, tuple[Callable[[Asked], Answer], tuple[str, ...]]] = {
 )
 @click.option(
     "--device",
-    type=DEVICE,
+    type=Parsed("device", _device),
     help="Report whether each --batch fits a device of this memory, like cuda:24GiB, and what would change that.",
 )
 @click.option(
     "--retained",
     type=BYTES,
-    help="Memory that the program keeps from step to step: parameters, optimizer state.  "
-    "[default: 0 of profiles, the resident values of step graphs]",
+    help="Memory that the program keeps from step to step (parameters, optimizer state), in place of what the profiles "
+    "know of it.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    help="Write the predicted profile, or step graph, of the one --batch.",
-)
+@click.option("-o", "--output", type=OutputFile(), help="Write the predicted profile of the one --batch.")
+@removed_option("--at", "--batch, and profiles that differ in one number")
+@removed_option("--ranks", "profiles of one rank")
+@removed_option("--parallel", "profiles of one rank")
 @planning_options
 @click.pass_context
-def fit(context: click.Context, /, **given: Any) -> Answer:
-    """Predict a step's memory at any batch size from profiles of two or more small ones.
+def fit(
+    context: click.Context,
+    /,
+    files: tuple[tuple[int, Path], ...],
+    batches: tuple[int, ...],
+    memory: int | None,
+    device: int | None,
+    retained: int | None,
+    output: Path | None,
+    alignment: int | None,
+    **how: Any,
+) -> Answer:
+    """Predict a step's memory at any batch size from profiles of three or more small ones.
 
     The size of each block is fitted as a power of the batch, or else as affine in it, with the smallest and the largest
-    profile; those between check the fit. Sizes that no profile checks are reported. Use 2 rather than 1 for the
-    smallest batch. Exit status 1 if not even a batch of 1 fits the memory.
-
-    With step graphs (stowplan profile --graph) in place of profiles, it predicts the peak of the lean step and the
-    least peak with recomputation; with --memory, the largest batch of each; and the time that recomputation costs.
-
-    With shapes, like words:64,width:128=FILE, in place of batches, it predicts one rank's memory --at another shape.
-    --ranks N --parallel data divides the batch; for tensor or sequence, the shapes have a number of that name, their
-    ranks.
+    profile; those between check the fit. Use 2 rather than 1 for the smallest batch. What was alive beside the step's
+    blocks counts, too. Batches of more than eight times the largest recorded one are named as extrapolated.
 
     --device cuda:24GiB replays profiles of a CPU run in models of CuPy's and PyTorch's pools, and in a plan: each fits,
-    does not fit, or is too close. With step graphs, alone or with profiles, lean schedules and recomputation are
-    candidates as well. Exit status 1 unless each batch fits unchanged.
+    does not fit, or is too close.
+
+    Exit status 1 if nothing can be told, if not even a batch of 1 fits the memory, or unless each batch fits the device
+    unchanged.
     """
-    asked = Asked(**given)
-    mode = _mode(asked)
-    answer, without = MODES[mode]
-    refuse(context, without, mode)
-    if (asked.ranks is None) != (asked.parallel is None):
-        raise click.UsageError(
-            "--ranks gives their number, --parallel what they divide; expected both or neither"
-        )
-    if answer is not fit_shapes and asked.parallel not in (None, "data"):
-        number = f"no number {asked.parallel} with the batch sizes"
-        raise click.UsageError(f"{number}; expected {asked.parallel}:N,...=PROFILE")
-    if asked.output is not None and len(asked.batches) != 1:
-        raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(asked.batches)}")
-    return answer(asked)
-
-
-def _mode(asked: Asked) -> str:
-    """Return the mode, of `MODES`, that files and options choose; raise if files do not go together."""
+    from ...insight.comparison import alignment_of
+    from ...prediction import fit_steps
+    from ...profiler import formats
     from ._graphs import is_graph
 
-    named = asked.at is not None or any(shape.keys() != {"batch"} for shape, _ in asked.files)
-    graphs = [not named and is_graph(path) for _, path in asked.files]
-    steps = {(graph, *sorted(shape.items())) for graph, (shape, _) in zip(graphs, asked.files, strict=True)}
-    if len(steps) < len(asked.files):
-        raise click.UsageError("two profiles of one batch size or shape, or two step graphs")
-    if asked.device is not None:
-        return "--device"
-    if named:
-        return "profiles of named shapes"
-    if len({*graphs}) > 1:
-        graph, other = (asked.files[graphs.index(kind)][1] for kind in (True, False))
-        raise click.UsageError(
-            f"{graph} is a step graph, {other} is none; expected profiles alone, or step graphs alone"
+    if len(dict(files)) < len(files):
+        raise click.UsageError("two profiles of one batch size; expected one of each")
+    if device is not None:
+        refuse(context, ("memory", "output", "alignment"), "--device")
+        if not batches:
+            raise click.UsageError("--device; expected --batch: which one is to fit")
+    if output is not None and len(batches) != 1:
+        raise click.UsageError(f"-o writes one profile; expected one --batch, not {len(batches)}")
+    for _, path in files:
+        if is_graph(path):
+            raise click.UsageError(
+                f"{path}: fit of step graphs was removed; expected a profile (stowplan schedule takes graphs)"
+            )
+    model = fit_steps({batch: formats.read(path) for batch, path in files}, retained)
+    asked = sorted(set(batches))
+    if not asked and memory is None:
+        asked = [model.batches[-1] << k for k in range(1, DOUBLINGS + 1)]
+    older = model.older(model.batches[-1])
+    figures = {"batches": model.batches, "retained": 0 if older is None else int(older.max())}
+    source = _source(model, retained)
+    if device is not None:
+        return _fit_device(model, asked, device, figures, source, how)
+    how = {"alignment": alignment or alignment_of(model.reference), "planner": how.pop("solver"), **how}
+    return _fit_plans(model, asked, memory, output, figures, source, how)
+
+
+def _fit_plans(
+    model: StepPrediction,
+    asked: list[int],
+    memory: int | None,
+    output: Path | None,
+    figures: dict[str, Any],
+    source: str,
+    how: dict[str, Any],
+) -> Answer:
+    """Plan each batch asked for, and find the largest one within a memory."""
+    from ...planning import make_plan
+    from ...prediction.steps import largest_batch
+
+    def row(batch: int, plan: Plan) -> dict[str, Any]:
+        kept = model.kept(batch, how["alignment"])
+        return {
+            "batch": batch,
+            "planned_peak": plan.profile.planned_peak,
+            "lower_bound": plan.placement.lower_bound,
+            "arena": plan.arena_bytes,
+            "kept": kept,
+            "total": plan.arena_bytes + kept,
+            "optimal": plan.placement.optimal,
+            "extrapolated": model.extrapolated(batch),
+        }
+
+    why, largest = _reason(model, asked), None
+    plans = {} if why else {batch: make_plan(model.profile(batch), **how) for batch in asked}
+    if memory is not None and not why:
+        largest = largest_batch(model, memory, **how)
+        why = model.cannot_tell(largest[0] if largest else 1)
+    figures |= {
+        "predictions": [] if why else [row(*one) for one in plans.items()],
+        "cannot_tell": why,
+        "blocks": len(model.reference),
+        "matched": model.matched,
+        "deviation": {str(batch): share for batch, share in model.deviation.items()},
+        "alignment": how["alignment"],
+    }
+    if memory is not None:
+        figures |= {"memory": memory, "largest": row(*largest) if largest and not why else None}
+    if why:
+        return Answer(figures, [model.head], bad=True, why=f"cannot tell: {why}")
+    if output is not None:
+        plans[asked[0]].profile.save(output)
+    kept = model.kept(1, how["alignment"])
+    none = f"not even a batch of 1 fits {memory} bytes, {kept} of which are kept beside its plan"
+    bad = memory is not None and largest is None
+    return Answer(figures, _plan_parts(model, figures, source), bad=bad, why=none)
+
+
+def _plan_parts(model: StepPrediction, figures: dict[str, Any], source: str) -> Iterator[object]:
+    largest = figures.get("largest")
+    every = {row["batch"]: row for row in (*figures["predictions"], largest) if row}.values()
+    with_kept = any(row["kept"] for row in every)
+    rows = _look.table("Predicted", "batch", "planned peak", "arena", *["with retained"] * with_kept)
+    for row in every:
+        sizes = [row["planned_peak"], row["arena"], *[row["total"]] * with_kept]
+        rows.add_row(f"{row['batch']:,}", *map(human_bytes, sizes))
+    yield from (model.head, "")
+    if rows.row_count:
+        yield rows
+    if largest:
+        yield from ("", f"The largest batch within {human_bytes(figures['memory'])}: {largest['batch']:,}")
+    yield from (*_far(every), source)
+
+
+def _fit_device(
+    model: StepPrediction,
+    asked: list[int],
+    memory: int,
+    figures: dict[str, Any],
+    source: str,
+    how: dict[str, Any],
+) -> Answer:
+    """Replay each batch on a device. The result is negative unless each fits with the program's own pool."""
+    from ...insight.comparison import ALIGNMENT
+    from ...insight.on_device import FITS, NOT_KNOWN, own_pool, remedies, ways
+
+    why, own = _reason(model, asked), own_pool(model.reference)
+    found: dict[int, list[Way]] = {}
+    with _look.status("replaying", "batch {:,}".format) as progress:
+        for batch in asked if not why else ():
+            if progress:
+                progress(batch)
+            found[batch] = ways(model.profile(batch), memory, model.kept(batch, ALIGNMENT), **how)
+    predictions = []
+    for batch, several in found.items():
+        answer = next(way for way in several if way.name == own)
+        predictions.append(
+            {
+                "batch": batch,
+                "verdict": answer.verdict,
+                "pool": own,
+                "remedies": [way.name for way in remedies(several, own)],
+                "ways": [asdict(way) | {"extra_share": 0.0} for way in several],
+                "extrapolated": model.extrapolated(batch),
+            }
         )
-    return "step graphs" if graphs[0] else "profiles of batch sizes"
+    figures |= {
+        "predictions": predictions,
+        "device": "cuda",
+        "memory": memory,
+        "cannot_tell": [why] * bool(why),
+        "not_known": NOT_KNOWN,
+    }
+    if why:
+        return Answer(figures, [model.head], bad=True, why=f"cannot tell: {why}")
+    bad = any(one["verdict"] != FITS for one in predictions)
+    return Answer(figures, _device_parts(model, figures, found, source), bad=bad)
+
+
+def _device_parts(
+    model: StepPrediction, figures: dict[str, Any], found: dict[int, list[Way]], source: str
+) -> Iterator[object]:
+    from ...insight.on_device import FITS, UNKNOWN, own_pool, remedies
+
+    yield model.head
+    for batch, several in found.items():
+        own = own_pool(model.reference)
+        answer = next(way for way in several if way.name == own)
+        where = f"Batch {batch:,} on a device of {human_bytes(figures['memory'])}"
+        needs = f"it needs {human_bytes(answer.total)}, and up to {human_bytes(UNKNOWN)} that are not known (below)"
+        yield f"{where}: {answer.verdict} with {answer.title}: {needs}"
+        rows = _look.table("", "", "step", "with retained", "verdict", left=("verdict",))
+        for way in several:
+            rows.add_row(way.title, human_bytes(way.step), human_bytes(way.total), way.verdict)
+        yield rows
+        if answer.verdict != FITS:
+            better = [f"{way.title} ({way.verdict})" for way in remedies(several, own)]
+            yield f"Makes it fit: {', '.join(better) or 'none of these'}"
+    yield from (*_far(figures["predictions"]), source, "Not known:")
+    yield from (f"  {what}" for what in figures["not_known"])
+
+
+def _reason(model: StepPrediction, asked: list[int]) -> str:
+    """Return why nothing can be told of one of the batches asked for; empty if all can."""
+    return next(filter(None, [model.unchecked, *map(model.cannot_tell, asked)]), "")
+
+
+def _far(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        if times := row["extrapolated"]:
+            yield f"Batch {row['batch']:,}: extrapolated, {times:,.1f} times beyond what was recorded"
+
+
+def _source(model: StepPrediction, retained: int | None) -> str:
+    """Tell where the bytes come from that are older than a step."""
+    if retained is not None:
+        return f"Retained: {human_bytes(retained)}, as --retained says"
+    older = model.older(model.batches[-1])
+    if older is None:
+        return "Retained: not recorded, and taken as 0; --retained says it"
+    return f"Retained: {human_bytes(int(older.max()))} at batch {model.batches[-1]:,}, as recorded"

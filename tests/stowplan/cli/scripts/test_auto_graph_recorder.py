@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from stowplan.cli.scripts.auto_graph_recorder import recording_graph
-from stowplan.prediction import fit_graphs
-from stowplan.scheduling import StepGraph, lean, simulate
+from stowplan.scheduling import StepGraph
 
 from ....children import stowplan as run
 from ....running import in_threads
@@ -76,15 +75,11 @@ def script(tmp_path: Path, chainer: Any) -> Path:
 def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path) -> None:
     folder = script.parent
     plain = run("run", "train.py", form, steps, 32, folder=folder)
-    batches = (32, 64, 128) if form == "loop" else (32,)
-    recorded = [
-        run("profile", "--graph", f"{n}.graph", "train.py", form, steps, n, folder=folder) for n in batches
-    ]
-    assert not any(done.returncode for done in (plain, *recorded)), recorded[0].stderr
-    assert recorded[0].stdout == plain.stdout  # not a bit is another
-    graphs = {n: StepGraph.load(folder / f"{n}.graph") for n in batches}
-    graph = graphs[32]
-    assert f"stowplan: {len(graph)} operators, {graph.values} values, lean peak " in recorded[0].stderr
+    recorded = run("profile", "--graph", "32.graph", "train.py", form, steps, 32, folder=folder)
+    assert not any(done.returncode for done in (plain, recorded)), recorded.stderr
+    assert recorded.stdout == plain.stdout  # not a bit is another
+    graph = StepGraph.load(folder / "32.graph")
+    assert f"stowplan: {len(graph)} operators, {graph.values} values, lean peak " in recorded.stderr
     assert {"Convolution2DFunction", "Convolution2DFunction'", "update W"} <= set(graph.label)
     assert graph.seconds.sum() > 0
     parameters = 4 * (8 * 3 + 8 + 3 * (128 * 128 + 128) + 2 * 128 + 128 * 10 + 10)
@@ -94,14 +89,6 @@ def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path)
     found = json.loads(stowplan("schedule", folder / "32.graph", "--points", 4, "--json").stdout)["curve"]
     assert len(found) > 1
     assert found[-1]["peak"] < found[0]["peak"]
-
-    if form == "function":
-        return
-    predicted = fit_graphs({32: graphs[32], 64: graphs[64]}).at(128)
-    assert np.array_equal(predicted.size, graphs[128].size)
-    assert simulate(predicted, lean(predicted)).peak == pytest.approx(
-        simulate(graphs[128], lean(graphs[128])).peak, rel=0.01
-    )
 
 
 def test_too_few_steps(script: Path) -> None:

@@ -1,0 +1,459 @@
+"""``stowplan fit``: batch, memory, device, and what cannot be told; against the larger step when it is recorded."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyRecorder, Profile
+from stowplan.insight.comparison import compare
+from stowplan.insight.on_device import FITS, NOT, POOLS, TOO_CLOSE, UNKNOWN, verdict_of
+from stowplan.planning import make_plan
+from stowplan.prediction import fit_steps
+from stowplan.prediction.steps import largest_batch
+
+from ..profiler.formats.snapshots import CachingAllocator
+from .command_line import figures, refused, stowplan
+from .step_graphs import layers
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+BATCHES = (2, 3, 4)
+
+
+def step(batch: int) -> Profile:
+    """Blocks that grow with the batch, a gradient that lives on into the next step, and a parameter that escapes.
+
+    ::
+
+        tick      0    1    2    3    4    5    6
+        block 0   [=========================)         batch KiB
+        block 1        [====)                         2 batch KiB
+        block 2                  [====)               2 batch KiB + 100 bytes
+        block 3   =======)            [============   16 KiB, freed at tick 2 of the following step
+        block 4                                 [--   1 KiB, never freed
+    """
+    size = [batch * KIB, 2 * batch * KIB, 2 * batch * KIB + 100, 16 * KIB, KIB]
+    return Profile(size, [0, 1, 4, 6, 8], [7, 3, 5, 11, -1], period=9)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return saved(tmp_path, step)
+
+
+def saved(folder: Path, made: Callable[[int], Profile], batches: tuple[int, ...] = BATCHES) -> list[str]:
+    """Write profiles, and return them as the command takes them."""
+    for batch in batches:
+        made(batch).save(folder / f"{batch}.profile")
+    return [f"{batch}={folder / f'{batch}.profile'}" for batch in batches]
+
+
+# -------------------------------------------------------------------------------------------------------------- batches
+
+
+def test_predicts_what_is_asked(files: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "eight.profile"
+    found = figures("fit", *files, "--batch", 8, "-o", out, "--retained", "1KiB")
+    peak = compare(step(8), pools=())
+    assert found == {
+        "batches": [2, 3, 4],
+        "blocks": 5,
+        "matched": 5,
+        "deviation": {"3": 0.0},
+        "cannot_tell": "",
+        "alignment": 512,
+        "retained": 1024,
+        "predictions": [
+            {
+                "batch": 8,
+                "planned_peak": peak.planned_peak,
+                "lower_bound": peak.plan.placement.lower_bound,
+                "arena": peak.plan.arena_bytes,
+                "kept": 2048,  # and what escapes
+                "total": peak.plan.arena_bytes + 2048,
+                "optimal": True,
+                "extrapolated": None,
+            }
+        ],
+    }
+    assert Profile.load(out).same_blocks(step(8))
+
+
+def test_without_a_wish_doublings(files: list[str]) -> None:
+    rows = figures("fit", *files)["predictions"]
+    assert [(row["batch"], row["extrapolated"]) for row in rows] == [
+        (8, None),
+        (16, None),
+        (32, None),
+        (64, 16),
+    ]
+    lines = stowplan("fit", *files).output.splitlines()
+    assert lines[0] == "5 blocks, 5 of them fitted from batches 2 and 4; checked at 3: 0.000% off"
+    assert [line.split()[0] for line in lines if line[1:2].isdigit()] == ["8", "16", "32", "64"]
+    assert lines[-2:] == [
+        "Batch 64: extrapolated, 16.0 times beyond what was recorded",
+        "Retained: not recorded, and taken as 0; --retained says it",
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_the_largest_batch_is_the_last_that_fits(files: list[str]) -> None:
+    # The peak is at tick 1: 3 * batch + 16 KiB. Of 100 KiB 1 is retained and 1 escapes: batch 27 needs 99.
+    found = figures("fit", *files, "--memory", "100KiB", "--retained", "1KiB")
+    assert (found["memory"], found["largest"]["batch"], found["largest"]["arena"]) == (102400, 27, 97 * KIB)
+    assert found["predictions"] == []
+    assert figures("fit", *files, "--budget", "100KiB", "--retained", "1KiB") == found
+    result = stowplan("fit", *files, "--memory", "100KiB", "--retained", "1KiB")
+    assert "The largest batch within 100 KiB: 27" in result.output
+    assert figures("fit", *files, "--memory", "120KiB")["largest"]["extrapolated"] == 34 / 4
+    model = fit_steps({batch: step(batch) for batch in BATCHES})
+    for memory in range(18 * KIB, 60 * KIB, 999):
+        answer = largest_batch(model, memory, alignment=512)
+        batch = answer[0] if answer else 0
+        assert make_plan(model.profile(batch + 1), alignment=512).arena_bytes + KIB > memory
+        assert answer is None or answer[1].arena_bytes + KIB <= memory
+
+
+def test_nothing_fits_is_bad_news(files: list[str]) -> None:
+    result = stowplan("fit", *files, "--memory", "10KiB", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["largest"] is None
+    assert (
+        result.stderr
+        == "Error: not even a batch of 1 fits 10240 bytes, 1024 of which are kept beside its plan\n"
+    )
+
+
+def test_what_does_not_grow_has_no_largest(tmp_path: Path) -> None:
+    same = saved(tmp_path, lambda batch: step(4))
+    assert "expected profiles of blocks that grow with the batch" in refused("fit", *same, "--memory", "1GiB")
+
+
+# --------------------------------------------------------------------------------------------------------------- device
+
+
+def recorded(batch: int) -> Profile:
+    """Return a step whose blocks grow from one to the next, so that an online pool keeps what it cannot use again."""
+    recorder = NumpyRecorder()
+    with recorder:
+        weights = np.ones(100_000)
+        for _ in range(3):
+            with recorder.step():
+                kept = np.ones(1000 * batch)
+                for k in range(1, 6):
+                    grown = np.ones(1000 * k * batch)
+                    del grown
+                del kept
+        del weights
+    return recorder.profile()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> list[str]:
+    return saved(tmp_path, recorded)
+
+
+def test_pools_reserve_what_the_larger_step_takes(host: list[str]) -> None:
+    found = figures("fit", *host, "--batch", 16, "--device", "cuda:24GiB")
+    assert found["retained"] // 1000 == 800  # the weights are older
+    (one,) = found["predictions"]
+    real = compare(recorded(16), alignment=512, pools=POOLS)
+    assert {way["name"]: way["step"] for way in one["ways"]} == {
+        **{name: use.reserved_peak for name, use in real.pools.items()},
+        "plan": real.plan.arena_bytes,
+    }
+    assert {way["total"] - way["step"] for way in one["ways"]} == {found["retained"]}
+    assert (one["verdict"], one["pool"], one["remedies"]) == (FITS, "cupy", [])
+    (less,) = figures("fit", *host, "--batch", 16, "--device", "cuda:24GiB", "--retained", "1MiB")[
+        "predictions"
+    ]
+    assert {way["total"] - way["step"] for way in less["ways"]} == {MIB}
+
+
+def test_verdicts_leave_room_for_the_unknown() -> None:
+    memory = 4 * GIB
+    assert verdict_of(memory - UNKNOWN, memory) == FITS
+    assert verdict_of(memory - UNKNOWN + 1, memory) == TOO_CLOSE
+    assert verdict_of(memory, memory) == TOO_CLOSE
+    assert verdict_of(memory + 1, memory) == NOT
+
+
+def test_a_plan_changes_the_answer(host: list[str]) -> None:
+    arguments = ("fit", *host, "--batch", 200_000, "--device", "cuda:12GiB")
+    (found,) = figures(*arguments, status=1)["predictions"]
+    by_name = {way["name"]: way for way in found["ways"]}
+    assert by_name["cupy"]["total"] > 12 * GIB > by_name["plan"]["total"] + UNKNOWN
+    assert (found["verdict"], found["remedies"]) == (NOT, ["plan"])
+    result = stowplan(*arguments)
+    assert "does not fit with CuPy's pool" in result.output
+    assert "Makes it fit: stowplan's plan (fits)" in result.output
+    assert "Batch 200,000: extrapolated, 50,000.0 times beyond what was recorded" in result.output
+    assert "workspaces of cuDNN" in result.output
+
+
+def test_older_and_escaped_blocks_are_added_where_both_are_alive(tmp_path: Path) -> None:
+    # 5 MiB older, which go; then 3 MiB escape. Of the batch's blocks, 1 MiB an item, none is alive then.
+    def made(batch: int) -> Profile:
+        size, alive = np.array([batch, 3]) << 20, np.array([5 + batch, 3]) << 20
+        return Profile(size, [0, 2], [1, -1], period=3, alive=alive)
+
+    files = saved(tmp_path, made)
+    found = figures("fit", *files, "--batch", 8, "--device", "cuda:2GiB")
+    assert found["retained"] == 5 * MIB
+    assert {way["total"] - way["step"] for way in found["predictions"][0]["ways"]} == {5 * MIB}
+    (row,) = figures("fit", *files, "--batch", 8)["predictions"]
+    assert (row["kept"], row["total"]) == (5 * MIB, 13 * MIB)
+
+
+# ------------------------------------------------------------------------------------------------- what is not answered
+
+
+@pytest.mark.parametrize("asked", [["--batch", "8", "-o", "x.profile"], ["--memory", "1MiB"], []])
+def test_where_it_cannot_tell_there_is_no_answer(
+    files: list[str], asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = stowplan("fit", *files[1:], *asked)
+    assert result.exit_code == 1
+    assert result.stdout == "5 blocks, 5 of them fitted from batches 3 and 4\n"
+    assert result.stderr.startswith("Error: cannot tell: two batch sizes check no law")
+    assert not (tmp_path / "x.profile").exists()
+    result = stowplan("fit", *files[1:], *asked, "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["predictions"], found.get("largest")) == (1, [], None)
+    assert found["cannot_tell"].startswith("two batch sizes check no law")
+
+
+def plate(batch: int) -> Profile:
+    """A grid with a border of one: its size is a square beside an affine part."""
+    size = np.array([8 * batch**2, 8 * (batch + 2) ** 2, 8 * batch**2])
+    return Profile(size, [0, 1, 2], [5, 4, 3], period=6)
+
+
+@pytest.mark.parametrize(
+    "asked", [["--batch", "1500"], ["--memory", "1GiB"], ["--batch", "1500", "--device", "cuda:9GiB"]]
+)
+def test_what_follows_no_law_is_not_answered(asked: list[str], tmp_path: Path) -> None:
+    result = stowplan("fit", *saved(tmp_path, plate, (300, 310, 400)), *asked)
+    assert result.exit_code == 1
+    assert "fits" not in result.output
+    assert "largest" not in result.stdout
+    assert (
+        "are uncertain: the profiles check no law of 1 of 3 blocks, like request 1 (1292832 bytes at 400)"
+        in (" ".join(result.stderr.split()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["2={}"], "1 profile; expected those of two or more batch sizes"),
+        (["2={}", "2={}"], "two profiles of one batch size"),
+        (["two={}", "4={}"], "expected BATCH=PROFILE"),
+        (["0={}", "4={}"], "expected BATCH=PROFILE"),
+        (["{}"], "expected BATCH=PROFILE"),
+        (["2={}", "4={}", "--memory", "much"], "'much'; expected bytes, like 4096"),
+        (["2={}", "4={}", "-o", "x.profile"], "expected one --batch, not 0"),
+        (["2={}", "4={}", "--batch", "0"], "0 is not in the range"),
+        (["2={}", "4={}", "--device", "24GiB", "--batch", "8"], "expected cuda:MEMORY"),
+        (["2={}", "4={}", "--device", "cuda:much", "--batch", "8"], "expected cuda:MEMORY"),
+        (["2={}", "4={}", "--device", "cuda:1GiB"], "expected --batch"),
+        (
+            ["2={}", "4={}", "--device", "cuda:1GiB", "--batch", "8", "--memory", "1GiB"],
+            "expected no --memory",
+        ),
+        (
+            ["2={}", "4={}", "--device", "cuda:1GiB", "--batch", "8", "--alignment", "64"],
+            "expected no --alignment",
+        ),
+        (["words:2={}", "words:4={}"], "named shapes were removed; expected BATCH=PROFILE"),
+        (
+            ["2={}", "4={}", "--at", "batch:8"],
+            "--at was removed; expected --batch, and profiles that differ in one",
+        ),
+        (["2={}", "4={}", "--ranks", "8"], "--ranks was removed; expected profiles of one rank"),
+        (["2={}", "4={}", "--parallel", "data"], "--parallel was removed; expected profiles of one rank"),
+    ],
+)
+def test_refuses_what_it_cannot_use(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    step(4).save(tmp_path / "step.profile")
+    said = " ".join(refused("fit", *(one.format(tmp_path / "step.profile") for one in arguments)).split())
+    assert expected in said
+
+
+def test_step_graphs_are_refused(tmp_path: Path) -> None:
+    layers(2).save(tmp_path / "2.graph")
+    said = refused("fit", f"2={tmp_path / '2.graph'}", f"4={tmp_path / '2.graph'}", "--budget", "1GiB")
+    assert f"{tmp_path / '2.graph'}: fit of step graphs was removed; expected a profile" in said
+
+
+# -------------------------------------------------------------------------------- programs of PyTorch, as it dumps them
+
+
+Program = Callable[[CachingAllocator, int], Iterator[None]]
+"""Allocates what it has before its trace begins, yields, and runs a step of a batch size."""
+
+
+def inference(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """Three layers; weights are older."""
+    for _ in range(3):
+        pool.alloc(16 * MIB)
+    yield
+    x = pool.alloc(batch * MIB)
+    for _ in range(3):
+        y = pool.alloc(2 * batch * MIB)
+        pool.free(x)
+        x = y
+    pool.free(x)
+
+
+def training(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """Activations and gradients; the optimizer makes its state in the step."""
+    weights = [pool.alloc(4 * MIB) for _ in range(4)]
+    yield
+    saved = [pool.alloc(batch * (1 + k) * MIB) for k in range(4)]
+    gradients = []
+    for activation in reversed(saved):
+        passed = pool.alloc(batch * MIB)
+        gradients.append(pool.alloc(4 * MIB))
+        pool.free(activation)
+        pool.free(passed)
+    for gradient, _ in zip(gradients, weights, strict=True):
+        pool.alloc(8 * MIB)
+        pool.free(gradient)
+
+
+def whole_script(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """The trace begins before the model is made, so that its weights escape."""
+    yield
+    for _ in range(4):
+        pool.alloc(16 * MIB)
+    first = pool.alloc(batch * MIB)
+    second = pool.alloc(batch * MIB // 2)
+    pool.free(second)
+    pool.free(first)
+
+
+def attention(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """The batch is the number of words: scores are its square."""
+    pool.alloc(4 * MIB)
+    yield
+    words = pool.alloc(batch * 64 * KIB)
+    scores = pool.alloc(batch**2 * 16 * KIB)
+    shares = pool.alloc(batch**2 * 16 * KIB)
+    pool.free(scores)
+    out = pool.alloc(batch * 64 * KIB)
+    for address in (shares, out, words):
+        pool.free(address)
+
+
+def triangles(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """The cube of the number of residues."""
+    pool.alloc(MIB)
+    yield
+    pairs = pool.alloc(batch**2 * 128 * KIB)
+    triple = pool.alloc(batch**3 * 4 * KIB)
+    pool.free(triple)
+    pool.free(pairs)
+
+
+def loaded(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """The loader has two batches there when the step begins, and drops the first in it."""
+    weights, first, second = pool.alloc(30 * MIB), pool.alloc(3 * batch * MIB), pool.alloc(3 * batch * MIB)
+    yield
+    hidden = pool.alloc(batch * MIB)
+    pool.free(first)
+    more = pool.alloc(2 * batch * MIB)
+    for address in (hidden, more):
+        pool.free(address)
+    assert second > weights
+
+
+def two_streams(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """Copies on a second stream, which no plan places, and which wait for it before they are free."""
+    pool.alloc(5 * MIB)
+    yield
+    copied = pool.alloc(batch * MIB, stream=1)
+    hidden = pool.alloc(3 * batch * MIB)
+    pool.request_free(copied)
+    more = pool.alloc(2 * batch * MIB)
+    pool.free(copied)
+    pool.free(more)
+    pool.free(hidden)
+
+
+def workspace(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """A library takes a workspace of one size from the second batch size on, as cuBLAS does."""
+    pool.alloc(21 * MIB)
+    yield
+    for _ in range(60):
+        hidden = pool.alloc(4 * batch * MIB)
+        out = pool.alloc(4 * batch * MIB)
+        pool.free(hidden)
+        pool.free(out)
+    if batch > BATCHES[0]:
+        pool.free(pool.alloc(64 * KIB))
+
+
+PROGRAMS = [inference, training, whole_script, attention, triangles, loaded, two_streams, workspace]
+
+
+def snapshot(program: Program, batch: int, folder: Path) -> Path:
+    """Run a program and dump its snapshot."""
+    pool = CachingAllocator()
+    step = program(pool, batch)
+    next(step)
+    pool.trace()
+    assert next(step, "done") == "done"
+    path = folder / f"{batch}.pickle"
+    path.write_bytes(pickle.dumps(pool.snapshot()))
+    return path
+
+
+def needs(program: Program, batch: int, folder: Path) -> dict[str, Any]:
+    """Record a batch, and return what ``stowplan compare`` says of it."""
+    return figures("compare", snapshot(program, batch, folder))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("memory", ["100MiB", "200MiB", "400MiB"])
+def test_the_batch_that_is_named_fits_when_it_is_recorded(
+    program: Program, memory: str, tmp_path: Path
+) -> None:
+    files = [f"{batch}={snapshot(program, batch, tmp_path)}" for batch in BATCHES]
+    found = figures("fit", *files, "--memory", memory)
+    batch = found["largest"]["batch"]
+    taken = needs(program, batch, tmp_path)["with_plan"]
+    assert taken <= found["memory"]
+    assert found["largest"]["total"] == pytest.approx(taken, rel=0.03)
+    assert needs(program, batch + max(batch // 20, 1), tmp_path)["with_plan"] > found["memory"]
+    assert (found["largest"]["extrapolated"] is None) == (batch <= 8 * BATCHES[-1])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_device_s_pools_take_what_the_recorded_batch_takes(program: Program, tmp_path: Path) -> None:
+    files = [f"{batch}={snapshot(program, batch, tmp_path)}" for batch in BATCHES]
+    asked = ["fit", *files, "--batch", 24, "--device"]
+    (found,) = figures(*asked, "cuda:24GiB")["predictions"]
+    real = needs(program, 24, tmp_path)
+    steps = {name: real["pools"][name]["reserved"] for name in POOLS} | {"plan": real["arena"]}
+    assert {way["name"]: way["step"] for way in found["ways"]} == steps
+    kept = real["unplanned_peak"]
+    assert all(way["total"] - way["step"] == pytest.approx(kept, rel=0.03, abs=KIB) for way in found["ways"])
+    assert found["pool"] == "pytorch"
+    total = steps["pytorch"] + kept
+    for room, verdict, status in (
+        (UNKNOWN * 21 // 20, FITS, 0),
+        (UNKNOWN // 2, TOO_CLOSE, 1),
+        (-(total // 20), NOT, 1),
+    ):
+        (one,) = figures(*asked, f"cuda:{total + room}B", status=status)["predictions"]
+        assert one["verdict"] == verdict
