@@ -29,7 +29,7 @@ def problem(tmp_path: Path) -> Path:
 
 def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) -> None:
     target = tmp_path / "plan.txt"
-    assert convert(problem, target, "--to", "torch", "--solver", "greedy_by_size").exit_code == 0
+    assert convert(problem, target, "--to", "torch", "--solver", "best_fit").exit_code == 0
     snapshot = pickle.loads(target.read_bytes())  # our own file
     assert snapshot["segments"][0]["total_size"] == 4096 + 8192
 

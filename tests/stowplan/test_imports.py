@@ -28,6 +28,7 @@ LEAVES = {
     "stowplan.import_hooks",
     "stowplan.minimalloc",
     "stowplan.lazy",
+    "stowplan.registry",
     "stowplan.swap_transfers",
     "stowplan.swapping",
     "stowplan.units",
