@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiments.any_graph import layered, training
-from stowplan.errors import BudgetError, ScheduleError
+from stowplan.errors import BudgetError, FormatError, ScheduleError
 from stowplan.scheduling import (
     Phase,
     Relation,
@@ -57,6 +57,21 @@ def test_drops_are_saved(tmp_path) -> None:
     read = Schedule.load(tmp_path / "schedule.json", graph)
     assert read.drops is not None
     assert read.drops.rows() == found.drops.rows()
+
+
+def test_a_saved_schedule_with_another_digit_is_refused(tmp_path) -> None:
+    graph, path = idle(), tmp_path / "schedule.json"
+    schedule(graph, 41).schedule.save(path)
+    written = path.read_bytes()
+    digits = [at for at, byte in enumerate(written) if chr(byte).isdecimal()]
+    assert len(digits) > 15
+    for at in digits:
+        path.write_bytes(written[:at] + bytes([48 + (written[at] - 47) % 10]) + written[at + 1 :])
+        with pytest.raises(FormatError, match=r"schedule\.json: "):
+            Schedule.load(path, graph)
+    # A file of before there were checksums.
+    path.write_bytes(written[: written.index(b', "checksum"')] + b"}")
+    assert Schedule.load(path, graph).order.tolist() == list(range(5))
 
 
 @pytest.mark.parametrize(

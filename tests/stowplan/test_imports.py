@@ -243,7 +243,7 @@ def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
     one, two = (str(tmp_path / f"{batch}.profile") for batch in (1, 2))
     commands = [
         ["compare", one],
-        ["convert", one, str(tmp_path / "plan.json")],
+        ["convert", one, str(tmp_path / "plan.pickle")],
         ["fit", f"1={one}", f"2={two}", "--batch", "4"],
     ]
     loaded = modules_after(

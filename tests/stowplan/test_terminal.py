@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (0, ["show", EVIL + "1000"]),
         (0, ["compare", EVIL + "1000"]),
         (1, ["diff", EVIL + "1000", EVIL + "2000"]),
-        (0, ["convert", EVIL + "1000", EVIL + ".json"]),
+        (0, ["convert", EVIL + "1000", EVIL + ".csv"]),
         (0, ["report", EVIL + "1000", "-o", EVIL + ".svg", "--title", "x"]),
         (0, ["fit", f"2={EVIL}1000", f"4={EVIL}2000", "--batch", "8", "--device", "cuda:9GiB"]),
         (2, ["show", EVIL + ".csv"]),
