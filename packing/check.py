@@ -2,17 +2,14 @@
 
 A placement is valid when every offset is at least 0, a multiple of the block's alignment and the fixed one
 where one is demanded, and no two blocks conflict: no piece of one and piece of another overlap both in time
-and in address. Blocks tied to each other obey their tie as well: two kept apart overlap in address at no time,
-contiguous ones follow each other without a gap, and those together have one offset, where they may overlap each
-other.
+and in address. Blocks tied to each other obey their tie as well: two kept apart overlap in address at no time, and
+contiguous ones follow each other without a gap.
 
 `check` compares every pair of blocks: quadratic and obvious, for tests. `check_fast` sweeps over time with
 the live address ranges in an ordered map, O(k log k) for k pieces, and runs on everything that is handed out.
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +40,6 @@ def check(problem: Problem, offsets: npt.ArrayLike) -> None:
     x = _offsets(problem, offsets)
     _check_each(problem, x)
     _check_ties(problem, x)
-    sharing = _sharing(problem)
     # Not Problem.pieces(): the validator derives the rectangles on its own.
     of, start, end, low, high = _rectangles(problem, x)
     for i in range(len(problem)):
@@ -54,8 +50,6 @@ def check(problem: Problem, offsets: npt.ArrayLike) -> None:
             overlap &= start[mine] < end[last:]
             overlap &= low[last:] < high[mine]
             overlap &= low[mine] < high[last:]
-            if sharing[i] >= 0:
-                overlap &= sharing[of[last:]] != sharing[i]
             hits = np.flatnonzero(overlap)
             if len(hits):
                 theirs = int(last + hits[0])
@@ -77,15 +71,8 @@ def check_fast(problem: Problem, offsets: npt.ArrayLike) -> None:
     pieces = problem.pieces()
     of = np.repeat(np.arange(len(problem)), np.diff(pieces.first))
     base = x[of]
-    columns: tuple[IntArray, ...] = (
-        pieces.start,
-        pieces.end,
-        base + pieces.lower,
-        base + pieces.upper,
-    )
-    if problem.together:
-        of, columns = _united(_sharing(problem), of, columns)
-    hit = _solvers.first_conflict(columns[0], columns[1], columns[2], columns[3])
+    columns = pieces.start, pieces.end, base + pieces.lower, base + pieces.upper
+    hit = _solvers.first_conflict(*columns)
     if hit is None:
         return
     mine, theirs = sorted(hit, key=lambda k: int(of[k]))
@@ -121,16 +108,13 @@ def _check_each(problem: Problem, x: IntArray) -> None:
 
 def _check_ties(problem: Problem, x: IntArray) -> None:
     """Rules between blocks that hold whatever their lifetimes."""
+    if not problem.constrained:
+        return
     for group in problem.contiguous:
         expected = x[group[:-1]] + problem.size[group[:-1]]
         for k in np.flatnonzero(x[group[1:]] != expected)[:1].tolist():
             i, j = int(group[k]), int(group[k + 1])
             rule = f"expected {expected[k]}, the end of {_name(problem, i)}: they are contiguous"
-            raise ConflictError(f"{_name(problem, j)} is placed at {x[j]}; {rule}", (i, j))
-    for group in problem.together:
-        for k in np.flatnonzero(x[group] != x[group[0]])[:1].tolist():
-            i, j = int(group[0]), int(group[k])
-            rule = f"expected {x[i]}, the offset of {_name(problem, i)}: they are together"
             raise ConflictError(f"{_name(problem, j)} is placed at {x[j]}; {rule}", (i, j))
     one, other = problem.apart.T
     end = x + problem.size
@@ -141,42 +125,6 @@ def _check_ties(problem: Problem, x: IntArray) -> None:
         raise ConflictError(
             f"conflict: {where[0]}; {where[1]}; expected disjoint ranges: they are apart", (i, j)
         )
-
-
-def _sharing(problem: Problem) -> IntArray:
-    """Give blocks that may overlap each other one number; -1 for those that may overlap none, (n,)."""
-    sharing = np.full(len(problem), -1, dtype=np.int64)
-    for k, group in enumerate(problem.together):
-        for known in np.unique(sharing[group]):
-            if known >= 0:
-                sharing[sharing == known] = k
-        sharing[group] = k
-    return sharing
-
-
-def _united(
-    sharing: IntArray, of: IntArray, columns: tuple[IntArray, ...]
-) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """Replace the rectangles of blocks that may overlap each other by disjoint ones that cover the same."""
-    class_of = sharing[of]
-    rows: list[tuple[int, ...]] = []
-    by_class = np.flatnonzero(class_of >= 0)
-    by_class = by_class[np.argsort(class_of[by_class], kind="stable")]
-    for mine in np.split(by_class, np.flatnonzero(np.diff(class_of[by_class])) + 1):
-        start, end, low, high = (c[mine] for c in columns)
-        ticks = np.unique(np.concatenate([start, end])).tolist()
-        for t0, t1 in pairwise(ticks):
-            top = 0
-            alive = np.flatnonzero((start <= t0) & (t1 <= end))
-            for k in alive[np.argsort(low[alive], kind="stable")].tolist():
-                if high[k] > top:
-                    rows.append((int(of[mine[k]]), t0, t1, max(top, int(low[k])), int(high[k])))
-                    top = int(high[k])
-    alone = class_of < 0
-    of_, *united = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return np.concatenate([of[alone], of_]), tuple(
-        np.concatenate([old[alone], new]) for old, new in zip(columns, united, strict=True)
-    )
 
 
 def _rectangles(problem: Problem, x: IntArray) -> tuple[IntArray, ...]:

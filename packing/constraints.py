@@ -1,22 +1,21 @@
 """Constraints between blocks, reduced to a problem without any: every solver honours them for free.
 
-Three constraints tie blocks to each other, whatever their lifetimes:
+`pack` reduces a problem that has some where it enters; a problem without any never comes here. Two constraints tie
+blocks to each other, whatever their lifetimes:
 
 ``apart``
     Two blocks whose address ranges are disjoint even where their lifetimes are (parallel streams: Lamprou et al.,
     MLSys 2023).
 ``contiguous``
     A row of blocks, each beginning where the one before it ends (bulk communication).
-``together``
-    Blocks with the same offset, which may share bytes while alive at the same time (in-place results, views).
 
-Blocks tied by the last two have known distances, so they become one *compound* block. Its pieces are, at each
-time, the bytes from the lowest live member to the highest::
+Contiguous blocks have known distances, so they become one *compound* block. Its pieces are, at each time, the bytes
+from the lowest live member to the highest::
 
-    contiguous: a, b       bytes                   together: a, b       bytes
-                             |     bbbb                                   |  aa
-                             | aaaaaa                                     |  aabbbb
-    one block, three pieces  +----------> clock    one block              +----------> clock
+    contiguous: a, b       bytes
+                             |     bbbb
+                             | aaaaaa
+    one block, three pieces  +----------> clock
 
 A pair kept apart gets one more tick, after the real clock, at which exactly these two are alive.
 
@@ -30,7 +29,6 @@ O(n + m t) for m members in groups whose lifetimes have t ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -41,7 +39,7 @@ from .problem import IntArray, Pieces, Problem
 
 
 class Reduction(NamedTuple):
-    """A problem without ``apart``, ``contiguous`` and ``together``, and the way back.
+    """A problem without ``apart`` and ``contiguous``, and the way back.
 
     Attributes
     ----------
@@ -80,16 +78,11 @@ def reduce(problem: Problem) -> Reduction:
     ProblemError
         Constraints contradict each other; the message names the blocks.
     """
-    n = len(problem)
-    if not problem.constrained:
-        identity, zero = np.arange(n), np.zeros(n, dtype=np.int64)
-        return Reduction(problem, problem, identity, zero, True, _occupied(problem, {}), 0)
-    same = classes(problem.together)
-    leader = np.arange(n)
-    shift = np.zeros(n, dtype=np.int64)
+    leader = np.arange(len(problem))
+    shift = np.zeros(len(problem), dtype=np.int64)
     built: dict[int, _Compound] = {}
     for members in _groups(problem):
-        compound = _compound(problem, members, same)
+        compound = _compound(problem, members)
         rows = np.array(sorted(members))
         leader[rows] = rows[0]
         shift[rows] = [compound.shift[i] for i in rows.tolist()]
@@ -101,22 +94,6 @@ def reduce(problem: Problem) -> Reduction:
     extended, largest = _kept_apart(problem, real, block, shift)
     occupied = _occupied(real, {int(np.searchsorted(kept, i)): c.steps for i, c in built.items()})
     return Reduction(extended, real, block, shift, exact, occupied, largest)
-
-
-def classes(groups: Sequence[IntArray]) -> dict[int, int]:
-    """Give the blocks that groups connect, directly or through others, one number."""
-    parent: dict[int, int] = {}
-
-    def root(i: int) -> int:
-        parent.setdefault(i, i)
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    for group in groups:
-        for i, j in pairwise(group.tolist()):
-            parent[root(j)] = root(i)
-    return {i: root(i) for i in list(parent)}
 
 
 class _Compound(NamedTuple):
@@ -136,34 +113,33 @@ def _groups(problem: Problem) -> list[dict[int, int]]:
     root: dict[int, int] = {}
     above: dict[int, int] = {}  # distance from the root
     members: dict[int, list[int]] = {}
-    for kind, groups in (("contiguous", problem.contiguous), ("together", problem.together)):
-        for group in groups:
-            for i in group.tolist():
-                if i not in root:
-                    root[i], above[i], members[i] = i, 0, [i]
-            for i, j in pairwise(group.tolist()):
-                distance = int(problem.size[i]) if kind == "contiguous" else 0
-                if root[i] == root[j]:
-                    if above[j] - above[i] != distance:
-                        raise ProblemError(
-                            f"the {kind} group {group.tolist()} demands that block {j} lie {distance} bytes above "
-                            f"block {i}; other groups demand {above[j] - above[i]}"
-                        )
-                    continue
-                moved = above[i] + distance - above[j]
-                gone = members.pop(root[j])
-                for k in gone:
-                    above[k] += moved
-                    root[k] = root[i]
-                members[root[i]] += gone
+    for group in problem.contiguous:
+        for i in group.tolist():
+            if i not in root:
+                root[i], above[i], members[i] = i, 0, [i]
+        for i, j in pairwise(group.tolist()):
+            distance = int(problem.size[i])
+            if root[i] == root[j]:
+                if above[j] - above[i] != distance:
+                    raise ProblemError(
+                        f"the contiguous group {group.tolist()} demands that block {j} lie {distance} bytes above "
+                        f"block {i}; other groups demand {above[j] - above[i]}"
+                    )
+                continue
+            moved = above[i] + distance - above[j]
+            gone = members.pop(root[j])
+            for k in gone:
+                above[k] += moved
+                root[k] = root[i]
+            members[root[i]] += gone
     result = []
-    for group_ in members.values():
-        least = min(above[i] for i in group_)
-        result.append({i: above[i] - least for i in group_})
+    for tied in members.values():
+        least = min(above[i] for i in tied)
+        result.append({i: above[i] - least for i in tied})
     return result
 
 
-def _compound(problem: Problem, distance: dict[int, int], same: dict[int, int]) -> _Compound:
+def _compound(problem: Problem, distance: dict[int, int]) -> _Compound:
     rows = sorted(distance)
     residue, modulus = 0, 1
     for i in rows:
@@ -181,7 +157,7 @@ def _compound(problem: Problem, distance: dict[int, int], same: dict[int, int]) 
                     f"block {i} is fixed at {problem.fixed[i]}, which the other blocks of its group {rows} rule out"
                 )
             fixed = base
-    _refuse_overlap(problem, rows, shift, same)
+    _refuse_overlap(problem, rows, shift)
     return _Compound(
         shift,
         size,
@@ -209,15 +185,14 @@ def _aligned(
     return (residue + modulus * step) % whole, whole
 
 
-def _refuse_overlap(problem: Problem, rows: list[int], shift: dict[int, int], same: dict[int, int]) -> None:
+def _refuse_overlap(problem: Problem, rows: list[int], shift: dict[int, int]) -> None:
     of, start, end, low, high = _rectangles(problem.pieces(), rows, shift)
     for k in range(len(of)):
         hits = (start[k] < end) & (start < end[k]) & (low[k] < high) & (low < high[k]) & (of > of[k])
-        for j in of[hits].tolist():
-            if same.get(int(of[k]), -1) != same.get(j, -2):
-                raise ProblemError(
-                    f"blocks {of[k]} and {j} conflict where the contiguous and together groups put them"
-                )
+        if hits.any():
+            raise ProblemError(
+                f"blocks {of[k]} and {of[hits.argmax()]} conflict where the contiguous groups put them"
+            )
 
 
 def _rectangles(pieces: Pieces, rows: list[int], shift: dict[int, int]) -> tuple[IntArray, ...]:
@@ -234,12 +209,8 @@ def _steps(problem: Problem, rows: list[int], shift: dict[int, int]) -> list[tup
         alive = np.flatnonzero((start <= t0) & (t1 <= end))
         if not len(alive):
             continue
-        ranges = sorted(zip(low[alive].tolist(), high[alive].tolist(), strict=True))
-        occupied, top = 0, ranges[0][0]
-        for lower, upper in ranges:
-            occupied += max(0, upper - max(lower, top))
-            top = max(top, upper)
-        step = (t0, t1, ranges[0][0], top, occupied)
+        occupied = int((high[alive] - low[alive]).sum())
+        step = (t0, t1, int(low[alive].min()), int(high[alive].max()), occupied)
         if steps and steps[-1][1] == t0 and steps[-1][2:] == step[2:]:
             steps[-1] = (steps[-1][0], *step[1:])
         else:
@@ -280,8 +251,8 @@ def _occupied(
     alone = ~np.isin(of, list(compounds))
     steps = np.array([step for steps in compounds.values() for step in steps], dtype=np.int64).reshape(-1, 5)
     columns = (pieces.start, pieces.end, pieces.upper - pieces.lower)
-    together = (steps[:, 0], steps[:, 1], steps[:, 4])
-    start, end, width = (np.concatenate([a[alone], b]) for a, b in zip(columns, together, strict=True))
+    tied = (steps[:, 0], steps[:, 1], steps[:, 4])
+    start, end, width = (np.concatenate([a[alone], b]) for a, b in zip(columns, tied, strict=True))
     return start, end, width
 
 

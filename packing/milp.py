@@ -36,28 +36,26 @@ def require_pulp(solver: str) -> Any:
     return pulp
 
 
-def solve_program(program: Any, seconds: float, threads: int, *, warm: bool = True) -> bool:
+def solve_program(program: Any, seconds: float, threads: int) -> bool:
     """Solve a program with HiGHS, or with CBC where it is not installed; whether that found a solution.
 
     Parameters
     ----------
     program
-        PuLP's. Afterwards its status tells whether the solution is proved to be the best.
+        PuLP's; every variable has an initial value, from which the search starts. Afterwards its status tells whether
+        the solution is proved to be the best.
     seconds
         Wall-clock seconds at most.
     threads
         Threads at most.
-    warm
-        Whether to start from the variables' initial values; then every variable has one.
     """
     import pulp
 
     if pulp.HiGHS().available():
-        make = _warm_highs(pulp) if warm else pulp.HiGHS
-        program.solve(make(msg=False, timeLimit=seconds, threads=threads, gapRel=0.0))
+        program.solve(_warm_highs(pulp)(msg=False, timeLimit=seconds, threads=threads, gapRel=0.0))
     else:
         program.solve(
-            pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, gapRel=0, warmStart=warm)
+            pulp.PULP_CBC_CMD(msg=False, timeLimit=seconds, threads=threads, gapRel=0, warmStart=True)
         )
     return program.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
 

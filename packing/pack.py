@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -86,11 +86,14 @@ def pack(
         raise ProblemError(f"capacity is {capacity}; expected 0 or more bytes, or None")
     if solver != "auto":
         solver = name_of(solver)
-    run = _Run(problem, capacity, progress)
+    ties = reduce(problem) if problem.constrained else None
+    _refuse_overlapping_fixed(problem, ties)
+    plain = problem if ties is None else ties.problem
+    run = _Run(plain, bound(problem, ties), ties is None or ties.exact, capacity, progress)
     options = PackingOptions(time_limit, threads, seed, target=run.target, capacity=capacity)
     try:
         if solver == "auto":
-            steps = portfolio.steps(run.reduction.problem, options, in_haste, len(problem.apart))
+            steps = portfolio.steps(plain, options, in_haste, len(problem.apart))
             for name, its_options in steps:
                 run.attempt(name, find(name), its_options)
                 if in_haste and portfolio.is_near(problem, run.excess):
@@ -106,7 +109,13 @@ def pack(
     except KeyboardInterrupt:
         if run.best is None:
             raise
-    return run.placement()
+    placement = run.placement()
+    if ties is None:
+        return placement
+    offsets = ties.expand(placement.offsets)
+    check_fast(problem, offsets)
+    offsets.flags.writeable = False
+    return replace(placement, offsets=offsets)
 
 
 class _Stop(Exception):  # noqa: N818 (no error)
@@ -114,18 +123,22 @@ class _Stop(Exception):  # noqa: N818 (no error)
 
 
 class _Run:
-    """The best placement so far of one call, and what is known about how good it is."""
+    """The best placement so far of one call, and what is known about how good it is.
+
+    ``problem`` has no ties. ``exact``: what is proved of it holds for the caller's problem, whose bound is ``least``.
+    """
 
     def __init__(
-        self, problem: Problem, capacity: int | None, progress: Callable[[PackingProgress], object] | None
+        self,
+        problem: Problem,
+        least: Bound,
+        exact: bool,
+        capacity: int | None,
+        progress: Callable[[PackingProgress], object] | None,
     ) -> None:
         self._began = time.perf_counter()
-        self._problem = problem
-        self._capacity = capacity
-        self._progress = progress
-        self.reduction = reduce(problem)
-        _refuse_overlapping_fixed(problem, self.reduction)
-        least = bound(problem, self.reduction)
+        self._problem, self._exact = problem, exact
+        self._capacity, self._progress = capacity, progress
         self._lower_bound = least.bytes
         self._witness = _witness(problem, least)
         if capacity is not None and capacity < least.bytes:
@@ -134,23 +147,22 @@ class _Run:
             )
         self.target = max(least.bytes, capacity or 0)
         self.best: IntArray | None = None
-        self._incumbent: IntArray | None = None  # the same of the reduced problem
         self._peak = 0
         self._reported: int | None = None  # the last peak that the caller was given
         self._solver = ""
 
     def attempt(self, name: str, solve: Solver, options: PackingOptions) -> None:
-        """Run a solver on the reduced problem and keep what is better.
+        """Run a solver and keep what is better.
 
         Raises
         ------
         _Stop
             The target is met.
         """
-        options = replace(options, incumbent=self._incumbent, report=lambda peak: self._report(peak, name))
-        answer = solve(self.reduction.problem, options)
+        options = replace(options, incumbent=self.best, report=lambda peak: self._report(peak, name))
+        answer = solve(self._problem, options)
         offsets, proved, interrupted = answer if isinstance(answer, Answer) else (answer, 0, False)
-        if proved > self._lower_bound and self.reduction.exact:
+        if proved > self._lower_bound and self._exact:
             self._lower_bound, self._witness = proved, f"a search found nothing below {proved} bytes"
         if offsets is not None:
             self._keep(name, np.array(offsets, dtype=np.int64))
@@ -163,13 +175,11 @@ class _Run:
         if interrupted:
             raise KeyboardInterrupt
 
-    def _keep(self, name: str, reduced: IntArray) -> None:
-        offsets = self.reduction.expand(reduced)
+    def _keep(self, name: str, offsets: IntArray) -> None:
         check_fast(self._problem, offsets)
         peak = peak_of(self._problem, offsets)
         if self.best is None or peak < self._peak:
             self.best, self._peak, self._solver = offsets, peak, name
-            self._incumbent = reduced
             if not self._report(peak, name):
                 raise _Stop
 
@@ -218,26 +228,32 @@ def _witness(problem: Problem, least: Bound) -> str:
     return f"the blocks alive at tick {least.moment} need {least.bytes} bytes"
 
 
-def _refuse_overlapping_fixed(problem: Problem, reduction: Reduction) -> None:
+def _refuse_overlapping_fixed(problem: Problem, ties: Reduction | None) -> None:
     """Look at the blocks themselves first, to name them; then at what ties make of them."""
-    for blocks, faithful in ((problem, True), (reduction.problem, reduction.exact)):
-        rows = np.flatnonzero(blocks.fixed >= 0)
-        try:
-            check_fast(restricted(blocks, rows), blocks.fixed[rows])
-        except ConflictError as error:
-            one, other = (int(rows[k]) for k in error.pair)
-            if blocks is problem and one in (i for g in problem.together for i in g.tolist()):
-                continue  # may overlap in time; where not, the reduced problem tells
-            if not faithful:
-                raise UnsupportedConstraintError(
-                    f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
-                ) from None
-            names = [str(one), str(other)]
-            if blocks is not problem:
-                members = [np.flatnonzero(reduction.block == k).tolist() for k in (one, other)]
-                names = [str(rows if len(rows) > 1 else rows[0]) for rows in members]
-            raise ProblemError(
-                f"the fixed offsets of blocks {names[0]} and {names[1]} contradict each other: {error}"
-            ) from None
-        if not problem.constrained:
-            return
+    if (error := _fixed_conflict(problem)) is not None:
+        _refuse_fixed([str(row) for row in error.pair], error)
+    if ties is None or (error := _fixed_conflict(ties.problem)) is None:
+        return
+    if not ties.exact:
+        raise UnsupportedConstraintError(
+            f"a fixed block lies in the hole that a contiguous group leaves; no solver can do that: {error}"
+        )
+    members = [np.flatnonzero(ties.block == k).tolist() for k in error.pair]
+    _refuse_fixed([str(rows if len(rows) > 1 else rows[0]) for rows in members], error)
+
+
+def _fixed_conflict(problem: Problem) -> ConflictError | None:
+    """Return the first conflict of fixed blocks."""
+    rows = np.flatnonzero(problem.fixed >= 0)
+    try:
+        check_fast(restricted(problem, rows), problem.fixed[rows])
+    except ConflictError as error:
+        one, other = (int(rows[k]) for k in error.pair)
+        return ConflictError(str(error), (one, other))
+    return None
+
+
+def _refuse_fixed(names: list[str], error: ConflictError) -> NoReturn:
+    raise ProblemError(
+        f"the fixed offsets of blocks {names[0]} and {names[1]} contradict each other: {error}"
+    )

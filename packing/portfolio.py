@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .meetings import pairs_alive_together
 from .problem import Problem
 from .registry import PackingOptions
 from .solvers.by_conflicts import MOST_PAIRS as MOST_FOR_CONFLICTS
 from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
-from .solvers.heuristics import pairs_alive_together
 
 MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000

@@ -72,8 +72,6 @@ class Problem:
         (k, 2) rows of two blocks whose address ranges are disjoint even where their lifetimes are.
     contiguous
         Groups of rows, each a list: every block begins where the one before it in the list ends.
-    together
-        Groups of rows, each a list: the blocks have the same offset, and may share bytes while both are alive.
 
     Raises
     ------
@@ -95,7 +93,6 @@ class Problem:
     id: tuple[str, ...] | None
     apart: IntArray
     contiguous: tuple[IntArray, ...]
-    together: tuple[IntArray, ...]
 
     def __init__(
         self,
@@ -110,7 +107,6 @@ class Problem:
         id: Iterable[object] | None = None,  # noqa: A002 (the files' word)
         apart: npt.ArrayLike | None = None,
         contiguous: Iterable[npt.ArrayLike] = (),
-        together: Iterable[npt.ArrayLike] = (),
     ) -> None:
         size_, start_, end_ = _column("size", size), _column("start", start), _column("end", end)
         n = len(size_)
@@ -145,8 +141,7 @@ class Problem:
             hint=hint_,
             id=names,
             apart=_apart(apart, n),
-            contiguous=_groups("contiguous", contiguous, n),
-            together=_groups("together", together, n),
+            contiguous=_contiguous(contiguous, n),
         )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -161,7 +156,7 @@ class Problem:
 
     def __repr__(self) -> str:
         counts = [f"{len(self)} blocks", f"{len(self.gaps)} gaps", f"{int((self.fixed >= 0).sum())} fixed"]
-        for name in ("apart", "contiguous", "together"):
+        for name in ("apart", "contiguous"):
             if len(getattr(self, name)):
                 counts.append(f"{len(getattr(self, name))} {name}")
         return f"Problem({', '.join(counts)})"
@@ -174,29 +169,25 @@ class Problem:
         return (
             self.id == other.id
             and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in columns)
-            and all(
-                [g.tolist() for g in getattr(self, c)] == [g.tolist() for g in getattr(other, c)]
-                for c in ("contiguous", "together")
-            )
+            and [g.tolist() for g in self.contiguous] == [g.tolist() for g in other.contiguous]
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        names = ("gaps", "alignment", "fixed", "hint", "id", "apart", "contiguous", "together")
+        names = ("gaps", "alignment", "fixed", "hint", "id", "apart", "contiguous")
         return _rebuild, (self.size, self.start, self.end, {name: getattr(self, name) for name in names})
 
     @property
     def constrained(self) -> bool:
-        """Whether blocks are tied to each other (apart, contiguous or together)."""
-        return bool(len(self.apart) or self.contiguous or self.together)
+        """Whether blocks are tied to each other (apart or contiguous)."""
+        return bool(len(self.apart) or self.contiguous)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
         """Read google/minimalloc's CSV; see ``stowplan.minimalloc``.
 
-        A column ``offset`` fixes the blocks, -1 excepted. The format has no words for ``apart``, ``contiguous`` and
-        ``together``.
+        A column ``offset`` fixes the blocks, -1 excepted. The format has no words for ``apart`` and ``contiguous``.
 
         Raises
         ------
@@ -349,10 +340,10 @@ def _apart(pairs: npt.ArrayLike | None, n: int) -> IntArray:
     return _own(rows)
 
 
-def _groups(name: str, groups: Iterable[npt.ArrayLike], n: int) -> tuple[IntArray, ...]:
-    columns = [_column(f"a group of {name}", group) for group in groups]
+def _contiguous(groups: Iterable[npt.ArrayLike], n: int) -> tuple[IntArray, ...]:
+    columns = [_column("a group of contiguous", group) for group in groups]
     for column in columns:
-        _refuse_rows(name, column.tolist(), n)
+        _refuse_rows("contiguous", column.tolist(), n)
     return tuple(column for column in columns if len(column) > 1)
 
 

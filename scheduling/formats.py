@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from ..archive import what_it_is
 from ..errors import FormatError, GraphError
 from .graph import Phase, StepGraph
 
@@ -74,7 +75,8 @@ def read_graph(path: str | os.PathLike[str], dimensions: Mapping[str, int] | Non
         ) from None
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
-        raise FormatError(path, f"format {found!r}; expected {FORMAT!r}")
+        what = what_it_is(path, content[:4096]) if found is None else f"format {found!r}"
+        raise FormatError(path, f"{what}; expected {FORMAT!r} or what StepGraph.save writes")
     try:
         return _Reader(data).graph()
     except GraphError as error:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..errors import ScheduleError
-from ..packing.registry import Registry
+from ..registry import Registry
 from .graph import StepGraph
 from .schedule import Rates, Schedule
 
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
 Solver = Callable[[StepGraph, SchedulingOptions], "Schedule | Answer"]
 
-_solvers: Registry[Solver] = Registry("stowplan.scheduling", "auto")
+_solvers: Registry[Solver] = Registry("stowplan.scheduling", "auto", removed=("mip",))
 
 solvers: Mapping[str, Solver] = MappingProxyType(_solvers)
 """Every registered solver by its name, read-only; ``"auto"`` is not in it, being a choice among them."""

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -97,27 +98,29 @@ class Schedule:
         return Schedule(self.order, way, Relation(row if w == Way.DROPPED else () for row, w in rows))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as JSON.
+        """Write it as JSON, with a checksum.
 
         Raises
         ------
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        data = {"format": FORMAT, "version": VERSION, "order": self.order.tolist(), "way": self.way.tolist()}
+        data: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        data |= {"order": self.order.tolist(), "way": self.way.tolist()}
         if self.drops is not None:
             data["drops"] = self.drops.rows()
+        data["checksum"] = _checksum(data)
         with atomic_write(path) as file:
             file.write(json.dumps(data).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], graph: StepGraph) -> Schedule:
-        """Read what `save` wrote, for this graph.
+        """Read what `save` wrote, for this graph. A file without a checksum, as earlier ones are, is read unchecked.
 
         Raises
         ------
         FormatError
-            The file is truncated or foreign, or of another version or graph.
+            The file is truncated, changed or foreign, or of another version or graph.
         OSError
             The file cannot be opened.
         """
@@ -128,6 +131,10 @@ class Schedule:
             found = data["format"], data["version"]
             if found != (FORMAT, VERSION):
                 raise FormatError(path, f"{found[0]!r}, version {found[1]!r}; expected {FORMAT!r}, {VERSION}")
+            if data.pop("checksum", None) not in (None, _checksum(data)):
+                raise FormatError(
+                    path, "its content is not what its checksum is of; expected it as it was written"
+                )
             schedule = cls(
                 np.array(data["order"], dtype=np.int64),
                 np.array(data["way"], dtype=np.int64),
@@ -135,13 +142,17 @@ class Schedule:
             )
         except FormatError:
             raise
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise FormatError(path, f"not a {FORMAT} file, or a truncated one ({error})") from None
         try:
             require_valid(graph, schedule)
         except ScheduleError as error:
             raise FormatError(path, str(error)) from None
         return schedule
+
+
+def _checksum(data: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(data, sort_keys=True).encode())
 
 
 def as_recorded(graph: StepGraph) -> Schedule:

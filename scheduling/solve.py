@@ -15,7 +15,7 @@ from .hazards import without_hazards
 from .registry import Answer, SchedulingOptions, find
 from .schedule import Rates, Schedule, require_valid
 from .simulate import Outcome, simulate
-from .solvers import greedy, lean, mip  # noqa: F401 (solvers register themselves)
+from .solvers import greedy, lean  # noqa: F401 (solvers register themselves)
 
 
 class SchedulingProgress(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,14 @@ from .files import atomic_write
 
 _HEADER = "header"
 _HEAD = 4096  # bytes that tell what a file is
+_RECORD = "record the program: stowplan profile SCRIPT"
+_JSON = (
+    (rb'"format":\s*"stowplan schedule"', "a schedule of stowplan (Schedule.load reads it)"),
+    (rb'"format":\s*"opgraph-1"', "a step graph (stowplan schedule, order and pack --graph read it)"),
+    (rb'"(traceEvents|displayTimeUnit|deviceProperties)"', f"a Chrome trace ({_RECORD})"),
+    (rb'"hook":', f"CuPy's hook log ({_RECORD})"),
+)
+"""What JSON that holds these bytes seems to be."""
 
 
 def write_archive(
@@ -95,4 +104,6 @@ def what_it_is(path: str | os.PathLike[str], head: bytes) -> str:
         return "an array of NumPy's"
     if head.startswith(b"\x80"):
         return "a pickle"
-    return "a text file" if b"\0" not in head else "a file of no known format"
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+        return next((what for pattern, what in _JSON if re.search(pattern, head)), "JSON")
+    return "a text file" if b"\0" not in head else "a file of no known kind"

@@ -41,25 +41,33 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if standard is not None or not stat.S_ISREG(found.st_mode):
             buffer = io.BytesIO()
             yield buffer
-            with open(path if standard is None else os.dup(standard), "wb") as file:
+            with _named(path), open(path if standard is None else os.dup(standard), "wb") as file:
                 file.write(buffer.getvalue())
             return
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
+    prefix = f".{name}."
+    with _named(path, os.path.join(folder, prefix)):
+        handle, temporary = tempfile.mkstemp(prefix=prefix, dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+            os.chmod(temporary, mode)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str], temporary: str = "") -> Iterator[None]:
+    """Let errors that name no file, or one whose name begins as temporary ones do, name the caller's file."""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    except OSError as error:  # it names the temporary file, which means nothing to the caller
+        yield
+    except OSError as error:
+        if error.errno is None or not str(error.filename or temporary).startswith(temporary):
+            raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
-    except BaseException as error:
-        os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename == temporary:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from None
-        raise
 
 
 def _is_open_as(number: int, found: os.stat_result) -> bool:

@@ -31,11 +31,12 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from .archive import what_it_is
 from .errors import FormatError
 from .files import atomic_write
 
@@ -174,7 +175,10 @@ def _rows(path: str | os.PathLike[str]) -> tuple[list[int], list[list[str]]]:
     rows: list[list[str]] = []
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            first = next(file, "")
+            if first.lstrip().startswith("{"):
+                raise FormatError(path, f"{what_it_is(path, first.encode())}; {_EXPECTED}")
+            reader = csv.reader(chain([first], file), strict=True)
             try:
                 for row in reader:
                     if row and (len(row) > 1 or row[0].strip()):

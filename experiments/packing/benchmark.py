@@ -43,9 +43,6 @@ FITS = {
     "exact": 5_000,
     "search": 20_000,
     "peak_outward": 40_000,
-    "greedy_by_size": 40_000,
-    "greedy_by_breadth": 40_000,
-    "greedy_in_order": 40_000,
 }
 LIVE = (100, 3_000)
 

@@ -11,9 +11,6 @@ from .mobile_networks import NETWORKS
 from .table import Table, beside
 
 OFFSETS: Mapping[str, tuple[str, Sequence[float]]] = {
-    "by size": ("greedy_by_size", (4.594, 5.742, 4.653, 7.914, 6.271)),
-    "by breadth": ("greedy_by_breadth", (4.594, 5.742, 4.653, 7.914, 7.359)),
-    "in order (Lee et al. 2019)": ("greedy_in_order", (6.125, 6.508, 4.985, 10.624, 8.362)),
     "strip packing (Sekiyama)": ("best_fit", (4.594, 6.029, 4.321, 7.914, 6.271)),
     "stowplan": ("auto", ()),
 }

@@ -8,7 +8,7 @@
                  +---------------------> clock
 
 The rule is that of ``best_fit`` (Sekiyama et al. 2018); `packing.orders` tells why these orders. What sticks out is
-put back by the rule of ``greedy_by_size`` (Pisarchyk & Lee 2020). The first result at the lower bound wins,
+put back by Pisarchyk & Lee's greedy rule (2020; ``core/greedy/greedy.hpp``). The first result at the lower bound wins,
 else the best of all.
 
 The number of runs depends on the number of blocks alone: at most `MOST_RUNS`, and no more than place `MOST_BLOCKS`
@@ -25,10 +25,10 @@ import numpy as np
 
 from .. import _solvers, orders
 from ..bounds import bound
+from ..meetings import meetings
 from ..placement import peak_of
 from ..problem import IntArray, Problem
 from ..registry import PackingOptions, register
-from .heuristics import meetings
 
 MOST_RUNS = 16
 MOST_BLOCKS = 250_000

@@ -13,9 +13,9 @@ follow from it. Memory is O(pairs), so there is no answer above `MOST_PAIRS`.
 from __future__ import annotations
 
 from .. import _search
+from ..meetings import pairs_alive_together
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
-from .heuristics import pairs_alive_together
 
 # Pairs of pieces in conflict: 50 bytes each.
 MOST_PAIRS = 10_000_000

@@ -13,12 +13,13 @@ Sekiyama et al. 2018, section 3.1 (arXiv 1804.10001). What differs:
   starting point; and u is at least the lower bound.
 - A pair with gaps has one z for each way in which their pieces meet. A block whose alignment exceeds the common
   divisor of all sizes is an integer multiple of it; the offset of a fixed block is a constant.
-- Sizes are divided by their common divisor. The floating-point answer only tells what lies above what (z): the
-  offsets are computed from that in integers, as low as they can be.
+- Sizes are divided by their common divisor, the unit. The floating-point answer only tells what lies above what (z):
+  the offsets are computed from that in integers, as low as they can be. That nothing is below them is believed up to
+  `MOST_PROVED` units alone: at 2**32, HiGHS called 5 of 40 peaks the least that were not.
 - Independent components are solved one after the other, and only those that are above the target.
 
 Exponential. The program has a row pair for every pair of blocks alive together, so components with more than
-`MOST_PAIRS` of them are left as they are.
+`MOST_PAIRS` of them are left as they are, and so are those with numbers above `MOST_UNITS`, which HiGHS does not take.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ..problem import IntArray, Problem
 from ..registry import Answer, PackingOptions, register
 
 MOST_PAIRS = 50_000
+MOST_PROVED, MOST_UNITS = 2**28, 2**49
 
 
 @register("mip", improves=True)
@@ -67,14 +69,13 @@ class _Pairs(NamedTuple):
 
 
 def _solve(problem: Problem, start: IntArray, target: int, deadline: float, threads: int) -> Answer:
-    pairs = _pairs(problem)
-    if pairs is None:
+    pairs, unit = _pairs(problem), _unit(problem)
+    most = peak_of(problem, start) // unit
+    if pairs is None or max(most, int(problem.alignment.max()) // unit) > MOST_UNITS:
         return Answer(start, 0)
     import pulp
 
-    unit = _unit(problem)
     size, lowest = problem.size // unit, -(-target // unit)
-    most = peak_of(problem, start) // unit
     program = pulp.LpProblem("placement", pulp.LpMinimize)
     peak = pulp.LpVariable("u", lowest, most)
     peak.setInitialValue(most)
@@ -112,7 +113,7 @@ def _solve(problem: Problem, start: IntArray, target: int, deadline: float, thre
         # The solver's tolerance, a millionth of W, let something overlap. From the better start W is smaller.
         return _solve(problem, best, target, deadline, threads)
     # Below the cut nothing was looked for.
-    return Answer(best, reached if claimed == reached > target else 0)
+    return Answer(best, reached if claimed == reached > target and most <= MOST_PROVED else 0)
 
 
 def _pairs(problem: Problem) -> _Pairs | None:

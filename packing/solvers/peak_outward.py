@@ -17,8 +17,8 @@ What this does not see is a large block of a short life, which comes when the ho
 the bound. So in the next run it goes directly after the stack, before all others, and the more so the more often it has
 stuck out (squeaky wheel optimization: Joslin & Clements 1999). Either a few runs are enough, or many are not.
 
-The rule is that of ``greedy_by_size`` (Pisarchyk & Lee 2020), whose running time grows with the pairs of blocks alive
-together. The number of runs depends on the problem alone, unless the time limit cuts it short.
+The rule is Pisarchyk & Lee's greedy one (2020; ``core/greedy/greedy.hpp``), whose running time grows with the pairs of
+blocks alive together. The number of runs depends on the problem alone, unless the time limit cuts it short.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import numpy as np
 
 from .. import _solvers, orders
 from ..bounds import bound
+from ..meetings import pairs_alive_together
 from ..placement import peak_of
 from ..problem import IntArray, Problem
 from ..registry import Answer, PackingOptions, register
-from .heuristics import pairs_alive_together
 
 # Pairs that all runs together look at, but at least one run is made: three seconds.
 MOST_PAIRS = 250_000_000

@@ -1,6 +1,8 @@
-"""Pisarchyk & Lee 2020 (arXiv 2001.03288): inference in shared objects (section 4), or at offsets (5).
+"""Pisarchyk & Lee 2020 (arXiv 2001.03288): inference in shared objects (section 4).
 
 ``objects``   shared objects, greedily by size and by breadth, and by min-cost flow
+``orders``    the orders in which blocks are taken
 
-In the core lives placing at offsets: the solvers ``greedy_by_size`` and ``greedy_by_breadth`` of `stowplan.packing`.
+Of their placing at offsets (section 5) the rule lives in the core (``packing/core/greedy``); `stowplan.packing` applies
+it in orders of its own.
 """

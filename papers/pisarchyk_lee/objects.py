@@ -35,9 +35,10 @@ from types import MappingProxyType
 import numpy as np
 
 from ...errors import MissingDependencyError, UnsupportedConstraintError
-from ...packing.orders import by_breadth, by_size, by_start
+from ...packing.orders import by_size
 from ...packing.problem import IntArray, Problem
 from ...packing.registry import PackingOptions, Solver, register
+from .orders import by_breadth, by_start
 
 
 @dataclass(frozen=True, eq=False)

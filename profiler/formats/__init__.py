@@ -24,6 +24,11 @@ from .registry import HEAD, Format, register, registered
 
 __all__ = ["Format", "detect", "format_of", "needs_offsets", "read", "register", "registered", "write"]
 
+_REMOVED = {
+    "chrome": "torch, which shows the plan at pytorch.org/memory_viz, or stowplan report",
+    "cupy": "a profile: stowplan profile records what CuPy allocates",
+}
+
 for _module in pkgutil.iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
@@ -44,9 +49,7 @@ def detect(path: str | os.PathLike[str]) -> str:
         if form.recognizes is not None and form.recognizes(head):
             return form.name
     known = ", ".join(f"{form.name} ({form.what})" for form in registered() if form.read is not None)
-    found = what_it_is(path, head)
-    found = found if "script" in found else "a file of no known format"
-    raise FormatError(path, f"{found}; expected {known}")
+    raise FormatError(path, f"{what_it_is(path, head)}, of no format that can be read; expected {known}")
 
 
 def read(path: str | os.PathLike[str], name: str | None = None, device: int | None = None) -> Profile:
@@ -86,6 +89,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """
     names = {suffix: form.name for form in registered() for suffix in form.suffixes}
     suffix = Path(path).suffix.lower()
+    if suffix == ".json":
+        raise _unknown(path, "chrome", "written", ())
     if suffix not in names:
         raise FormatError(path, f"the suffix {suffix!r} names no format; expected {', '.join(sorted(names))}")
     return names[suffix]
@@ -125,4 +130,6 @@ def write(path: str | os.PathLike[str], name: str, profile: Profile, offsets: In
 
 
 def _unknown(path: str | os.PathLike[str], name: str, done: str, known: tuple[str, ...]) -> FormatError:
+    if name in _REMOVED:
+        return FormatError(path, f"the format {name!r} was removed; expected {_REMOVED[name]}")
     return FormatError(path, f"no format {name!r} that can be {done}; expected {', '.join(known)}")

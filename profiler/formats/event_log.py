@@ -40,9 +40,6 @@ class EventLog:
         The file, for error messages.
     entry
         How an error names the entry number ``at``, with ``{}`` for the number; None if it is a line number.
-    frees_may_be_missing
-        Whether an allocation at the address of a live block means that the free of that block was not logged. Otherwise
-        it is an error.
 
     Attributes
     ----------
@@ -50,13 +47,10 @@ class EventLog:
         The entry, or line, that is being read: set before each call.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], entry: str | None = None, *, frees_may_be_missing: bool = False
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], entry: str | None = None) -> None:
         self.at = 0
         self._path = path
         self._entry = entry
-        self._frees_may_be_missing = frees_may_be_missing
         self._events: list[int] = []  # a block's number: allocated; its complement ~number: freed
         self._size: list[int] = []
         self._stream: list[int] = []
@@ -110,11 +104,9 @@ class EventLog:
         if not size:
             return
         if address in self._live:
-            if not self._frees_may_be_missing:
-                raise self.refusal(
-                    f"an allocation at {address:#x}, where a block is alive; expected its free before"
-                )
-            self.free(address, ns)
+            raise self.refusal(
+                f"an allocation at {address:#x}, where a block is alive; expected its free before"
+            )
         block = len(self._size)
         self._live[address] = block
         self._events.append(block)

@@ -16,7 +16,7 @@ def first_line(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n")[0].decode("latin-1").rstrip()
 
 
-def lines_of(path: str | os.PathLike[str], end: bytes = b"\n") -> Iterator[tuple[int, str]]:
+def lines_of(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers, from 1, without their ends.
 
     A last line that does not end is left out, with a warning: its writer was stopped, and its last number may lack
@@ -26,8 +26,6 @@ def lines_of(path: str | os.PathLike[str], end: bytes = b"\n") -> Iterator[tuple
     ----------
     path
         The file.
-    end
-        What ends a last line, if not a line break.
 
     Raises
     ------
@@ -42,7 +40,7 @@ def lines_of(path: str | os.PathLike[str], end: bytes = b"\n") -> Iterator[tuple
             number += 1
             if len(line) > LONGEST_LINE:
                 raise FormatError(path, f"a line of more than {LONGEST_LINE} bytes; expected a log", number)
-            if not line.endswith((b"\n", end)):
+            if not line.endswith(b"\n"):
                 cut = "the last line is cut off; it is left out"
                 warnings.warn_explicit(cut, RuntimeWarning, os.fspath(path), number)
                 return

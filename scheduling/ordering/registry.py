@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...packing.registry import Registry
+from ...registry import Registry
 from ..graph import IntArray
 from .problem import OrderProblem
 

@@ -34,10 +34,26 @@ def say(text: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return what prints tables, and takes no text for markup; into a pipe or a file as wide as they are."""
+    """Return what prints tables, and takes no text for markup; into a pipe or a file as wide as they are.
+
+    In a terminal that is too narrow for a table, whatever width it has or says that it has, its lines are broken: no
+    number loses a digit.
+    """
+    from rich.cells import cell_len
     from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
 
     class Printable(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            self.width = max(self.width, 1)  # of no width at all, nothing is printed
+            for table in (one for one in objects if isinstance(one, Table)):
+                for column in (one for one in table.columns if one.no_wrap):
+                    column.min_width = max(cell_len(str(text)) for text in (column.header, *column.cells))
+                roomy = self.options.update(max_width=_WIDEST)
+                self.width = max(self.width, Measurement.get(self, roomy, table).minimum)
+            super().print(*objects, **options)
+
         def render_str(self, text: str, **options: Any) -> Text:  # of all text but Text
             return super().render_str(printable(text), **options)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 DATA = HERE.parent / "data"
-FORMS = ("minimalloc", "rmm", "cupy", "torch", "profile")
+FORMS = ("minimalloc", "rmm", "torch", "profile")
 LONGEST = 4096
 
 
@@ -43,13 +43,12 @@ def seeds() -> list[bytes]:
         (0, b"id,lower,upper,size,alignment,gaps,offset\na,0,9,64,8,2-4 5-7@0:32,8\nb,1,3,8,1,,-1\n"),
         (0, b"buffer,start,end,size\nx,0,8,4\ny,3,4,5\n"),
         (1, (DATA / "rmm.csv").read_bytes()),
-        (2, (DATA / "cupy_hook.jsonl").read_bytes()),
-        *((3, pickle.dumps(snapshot, protocol)) for protocol in (2, 4)),
+        *((2, pickle.dumps(snapshot, protocol)) for protocol in (2, 4)),
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "step.profile")
         Profile([64, 8], [0, 1], [2, 5], period=4, site=[0, -1], sites=("a.py:7 f",)).save(path)
-        files.append((4, path.read_bytes()))
+        files.append((3, path.read_bytes()))
     return [bytes([form]) + content for form, content in files]
 
 

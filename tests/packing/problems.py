@@ -19,7 +19,7 @@ from stowplan.packing import Problem
 from stowplan.packing.placement import peak_of
 
 # The solvers that need no time limit.
-HEURISTICS = ("best_fit", "best_fit_orders", "greedy_by_size", "greedy_by_breadth", "greedy_in_order")
+HEURISTICS = ("best_fit", "best_fit_orders", "peak_outward", "window_repair")
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

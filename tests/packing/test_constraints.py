@@ -22,12 +22,7 @@ def tied(draw, most=5):
     n = len(base)
     groups = st.lists(st.integers(0, max(n - 1, 0)), min_size=2, max_size=3, unique=True)
     some = st.lists(groups, max_size=2) if n >= 3 else st.just([])
-    return changed(
-        base,
-        apart=[pair[:2] for pair in draw(some)],
-        contiguous=draw(some),
-        together=draw(some),
-    )
+    return changed(base, apart=[pair[:2] for pair in draw(some)], contiguous=draw(some))
 
 
 def accepted(problem):
@@ -49,9 +44,6 @@ def every_placement(problem, most):
     for group in problem.contiguous:
         for i, j in itertools.pairwise(group.tolist()):
             keep &= grid[j] == grid[i] + problem.size[i]
-    for group in problem.together:
-        for i, j in itertools.pairwise(group.tolist()):
-            keep &= grid[j] == grid[i]
     for i, j in problem.apart.tolist():
         disjoint = (grid[i] + problem.size[i] <= grid[j]) | (grid[j] + problem.size[j] <= grid[i])
         keep &= disjoint | (problem.size[i] == 0) | (problem.size[j] == 0)
@@ -124,13 +116,6 @@ def test_the_hole_in_a_compound_costs_no_lower_bound():
     assert (placement.peak, placement.status) == (12, "feasible")
 
 
-def test_blocks_together_share_bytes_while_both_are_alive():
-    problem = Problem([8, 6, 4], [0, 3, 3], [5, 9, 9], together=[[0, 1]])
-    placement = pack(problem)
-    assert placement.offsets.tolist() == [0, 0, 8]
-    assert (placement.peak, placement.lower_bound) == (12, 12)
-
-
 def test_alignment_within_a_group_lifts_all_of_it():
     problem = Problem([6, 4], [0, 0], [9, 9], alignment=[1, 4], contiguous=[[0, 1]])
     assert pack(problem).offsets.tolist() == [2, 8]
@@ -142,7 +127,6 @@ def test_many_ties_on_a_larger_problem():
     plain = random_problem(1)
     free = np.flatnonzero(plain.fixed < 0)
     ties = {"apart": free[:40].reshape(-1, 2), "contiguous": free[40:80].reshape(-1, 4)}
-    ties["together"] = free[80:120].reshape(-1, 2)
     problem = changed(plain, alignment=1, **ties)
     placement = pack(problem, "best_fit")
     check(problem, placement.offsets)
@@ -157,17 +141,18 @@ def test_many_ties_on_a_larger_problem():
             {"contiguous": [[0, 1], [1, 0]]},
             r"contiguous group \[1, 0\] demands that block 0 lie 4 bytes above",
         ),
-        ({"contiguous": [[0, 1]], "together": [[0, 1]]}, r"together group \[0, 1\] demands .* 0 bytes"),
         (
             {"contiguous": [[0, 1]], "alignment": [8, 8, 8]},
             r"group of blocks \[0, 1\] cannot be: block 1 is not",
         ),
         ({"contiguous": [[0, 1]], "fixed": [-1, 2, -1]}, r"block 1 is fixed at 2, which .* group \[0, 1\]"),
-        ({"together": [[0, 1]], "fixed": [4, 8, -1]}, r"block 1 is fixed at 8, which .* group \[0, 1\]"),
-        ({"together": [[0, 1]], "apart": [[0, 1]]}, r"blocks 0 and 1 are to lie apart, but groups"),
+        ({"contiguous": [[2, 0], [2, 1]], "apart": [[0, 1]]}, r"blocks 0 and 1 are to lie apart, but groups"),
         ({"contiguous": [[0, 1], [0, 2]]}, r"blocks 1 and 2 conflict where the contiguous"),
         ({"apart": [[0, 1]], "fixed": [0, 2, -1]}, r"fixed offsets of blocks 0 and 1 contradict"),
-        ({"together": [[1, 2]], "fixed": [0, 2, -1]}, r"fixed offsets of blocks 0 and \[1, 2\] contradict"),
+        (
+            {"apart": [[0, 1]], "contiguous": [[1, 2]], "fixed": [0, 2, -1]},
+            r"blocks 0 and \[1, 2\] contradict",
+        ),
     ],
 )
 def test_contradictions_are_named(ties, message):
@@ -189,8 +174,8 @@ def test_a_fixed_block_in_the_hole_of_a_group_is_refused():
         ({"apart": [[1, 1]]}, r"apart names a block twice in \[1, 1\]"),
         ({"apart": [0, 1]}, r"apart has the shape \(2,\); expected \(k, 2\)"),
         ({"contiguous": [[0, -1]]}, "contiguous names block -1"),
-        ({"together": [[0, 1, 0]]}, r"together names a block twice in \[0, 1, 0\]"),
-        ({"together": [[0.5, 1]]}, "a group of together holds fractions"),
+        ({"contiguous": [[0, 1, 0]]}, r"contiguous names a block twice in \[0, 1, 0\]"),
+        ({"contiguous": [[0.5, 1]]}, "a group of contiguous holds fractions"),
     ],
 )
 def test_malformed_ties(ties, message):
@@ -209,13 +194,6 @@ def test_malformed_ties(ties, message):
             "block 1 is placed at 5; expected 4, the end of block 0",
             (0, 1),
         ),
-        (
-            {"together": [[0, 1]]},
-            [0, 4, 9],
-            "block 1 is placed at 4; expected 0, the offset of block 0",
-            (0, 1),
-        ),
-        ({"together": [[0, 1]]}, [0, 0, 2], "conflict: block 0, .*; block 2", (0, 2)),
     ],
 )
 def test_each_rule_is_named(validate, ties, offsets, message, pair):
@@ -226,12 +204,12 @@ def test_each_rule_is_named(validate, ties, offsets, message, pair):
 
 @BOTH
 def test_ties_that_are_kept(validate):
-    problem = Problem([4, 4, 4], [0, 2, 3], [4, 9, 7], together=[[0, 1]], contiguous=[[1, 2]], apart=[[0, 2]])
+    problem = Problem([4, 4, 4], [0, 4, 3], [4, 9, 7], contiguous=[[1, 2]], apart=[[0, 2]])
     validate(problem, [0, 0, 4])
 
 
 def test_ties_are_part_of_the_problem():
-    problem = Problem([4, 4, 4], [0, 5, 3], [4, 9, 7], apart=[[0, 1]], contiguous=[[1, 2]], together=[[2]])
+    problem = Problem([4, 4, 4], [0, 5, 3], [4, 9, 7], apart=[[0, 1]], contiguous=[[1, 2], [0]])
     assert repr(problem) == "Problem(3 blocks, 0 gaps, 0 fixed, 1 apart, 1 contiguous)"
     assert problem != Problem([4, 4, 4], [0, 5, 3], [4, 9, 7])
     assert not problem.apart.flags.writeable

@@ -84,6 +84,7 @@ def test_a_header_alone_is_a_problem_without_blocks(write):
         ("id,lower,upper,size,gaps\na,0,9,4,3-5@0:5\n", 2, "leaves the block's 4 bytes"),
         ("id,lower,upper,size,gaps\na,0,9,4,1-4 3-5\n", 2, "the gaps at 1 and 3 overlap"),
         (b"id,lower,upper,size\n\xff\xfe,0,1,2\n", None, "not a text file in UTF-8"),
+        (b'{"traceEvents": [{"ph": "X"}]}', None, r"a Chrome trace \(record .*; expected a header with"),
         (PLAIN + '"a,0,3,4\n', 2, "not a CSV file"),
     ],
 )

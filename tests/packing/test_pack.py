@@ -31,7 +31,7 @@ def test_the_result_is_read_only_and_measured():
 
 
 def test_the_gap_is_relative_to_the_bound():
-    placement = pack(Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2]), "greedy_by_size")
+    placement = pack(Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2]), "best_fit")
     assert placement.gap == pytest.approx(90 / 80 - 1)
 
 
@@ -51,6 +51,12 @@ def test_an_unknown_solver_lists_the_names():
         match="named 'worst'; expected one of: auto, best_fit",
     ):
         pack(Problem([1], [0], [1]), "worst")
+
+
+@pytest.mark.parametrize("name", ["greedy_by_size", "greedy_by_breadth", "greedy_in_order"])
+def test_a_solver_that_was_removed_says_what_to_use(name):
+    with pytest.raises(UnknownSolverError, match=f"the solver '{name}' was removed; expected auto"):
+        pack(Problem([1], [0], [1]), name)
 
 
 def test_a_former_name_finds_the_solver_and_is_not_listed():
@@ -82,8 +88,8 @@ def test_a_time_limit_of_0_still_gives_the_heuristics_best():
     assert pack(data("minimalloc/input.12.csv"), time_limit=0).peak == 12
 
 
-@pytest.mark.parametrize("solver", ["greedy_by_size", "greedy_by_breadth", "greedy_in_order", "peak_outward"])
-def test_a_heuristic_that_is_not_done_in_time_gives_way_to_best_fit(solver):
+def test_a_heuristic_that_is_not_done_in_time_gives_way_to_best_fit():
+    solver = "peak_outward"
     rows = np.arange(2_000)
     problem = Problem(rows % 7 + 1, rows, rows + len(rows))  # two million pairs alive together
     assert pack(problem, solver, time_limit=0).solver == "best_fit"
@@ -112,9 +118,9 @@ def test_capacities_below_the_bound_are_refused_with_its_witness():
 
 def test_a_capacity_is_enough():
     problem = Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2])
-    assert pack(problem, "greedy_by_size").status == "feasible"
-    assert pack(problem, "greedy_by_size", capacity=90).status == "feasible"
-    unknown = pack(problem, "greedy_by_size", capacity=85)
+    assert pack(problem, "best_fit").status == "feasible"
+    assert pack(problem, "best_fit", capacity=90).status == "feasible"
+    unknown = pack(problem, "best_fit", capacity=85)
     assert (unknown.status, unknown.peak, unknown.optimal) == ("unknown", 90, False)
     # It stops at the first that is low enough.
     assert pack(data("minimalloc/A.1048576.csv"), capacity=10**9).solver == "best_fit"
@@ -140,7 +146,7 @@ def scripted():
         registry._solvers.pop(name)
 
 
-HARD = Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2])  # by size: 90, optimum 80
+HARD = Problem([10, 20, 30, 40, 50], [0, 1, 2, 3, 0], [2, 3, 4, 5, 2])  # best fit: 90, optimum 80
 
 
 def test_a_proof_makes_the_bound_and_the_witness(scripted):
@@ -176,8 +182,9 @@ def test_an_interrupt_returns_the_best_so_far(monkeypatch):
     def interrupted(problem, options):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(registry._solvers, "greedy_by_size", interrupted)
+    monkeypatch.setitem(registry._solvers, "best_fit_orders", interrupted)
     placement = pack(data("minimalloc/A.1048576.csv"))
     check(data("minimalloc/A.1048576.csv"), placement.offsets)
+    assert placement.solver == "best_fit"
     with pytest.raises(KeyboardInterrupt):
-        pack(HARD, "greedy_by_size")
+        pack(HARD, "best_fit_orders")

@@ -104,6 +104,25 @@ def recurrent_net(steps: int, weight: int = 1000, width: int = 10) -> StepGraph:
     return b.graph()
 
 
+def skipping(operators: int, seed: int) -> StepGraph:
+    """A chain, half of whose operators also read one of up to six places back."""
+    rng = random.Random(seed)
+    reads: list[list[int]] = [[]]
+    for i in range(1, operators):
+        skip = [rng.randrange(max(0, i - 6), i)] if rng.random() < 0.5 else []
+        reads.append(sorted({i - 1, *skip}))
+    size, seconds = [rng.randint(1, 100) for _ in reads], [float(rng.randint(1, 10)) for _ in reads]
+    return StepGraph(reads, [[i] for i in range(operators)], size, seconds=seconds)
+
+
+def renumbered(graph: StepGraph, operators: list[int]) -> StepGraph:
+    """A graph whose operator ``i`` writes value ``i``, recorded in another order."""
+    place = {operator: position for position, operator in enumerate(operators)}
+    reads = Relation(sorted(place[v] for v in graph.reads[o]) for o in operators)
+    writes = [[i] for i in range(len(operators))]
+    return StepGraph(reads, writes, graph.size[operators], seconds=graph.seconds[operators])
+
+
 def subsets(operators: list[int]) -> Iterable[tuple[int, ...]]:
     return chain.from_iterable(combinations(operators, count) for count in range(len(operators) + 1))
 

@@ -124,7 +124,8 @@ def test_misses_what_is_missing(tmp_path: Path, key: str) -> None:
     [
         (b"", "neither a step graph nor JSON"),
         (b"\xff\xfe\x00", "neither a step graph nor JSON"),
-        (b"[1, 2]", "format None"),
+        (b"[1, 2]", "a text file; expected 'opgraph-1'"),
+        (b'{"traceEvents": []}', "a Chrome trace .*; expected 'opgraph-1'"),
         (b'{"format": "opgraph-1", ', "neither a step graph nor JSON"),
         (gzip.compress(json.dumps(SMALL).encode())[:-20], "not a gzip file, or a truncated one"),
         (b"\x1f\x8b" + b"x" * 40, "not a gzip file, or a truncated one"),

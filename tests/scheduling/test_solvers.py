@@ -212,7 +212,8 @@ def test_swapping_is_chosen_where_it_is_cheaper() -> None:
         ({"budget": -1}, ScheduleError, "budget is -1"),
         ({"time_limit": -1.0}, ScheduleError, "time_limit is -1"),
         ({"threads": 0}, ScheduleError, "threads is 0"),
-        ({"solver": "magic"}, UnknownSolverError, "expected one of: auto, cheap, greedy, lean, mip"),
+        ({"solver": "magic"}, UnknownSolverError, "expected one of: auto, cheap, greedy, lean"),
+        ({"solver": "mip"}, UnknownSolverError, "the solver 'mip' was removed; expected auto"),
     ],
 )
 def test_bad_arguments(arguments, error, said) -> None:

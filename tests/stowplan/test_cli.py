@@ -91,10 +91,10 @@ def test_pack_says_that_a_capacity_is_infeasible(problem: Path, tmp_path: Path) 
 
 
 def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> None:
-    # By size: 90. The lower bound, 80, can be reached.
+    # Best fit: 90. The lower bound, 80, can be reached.
     path = tmp_path / "medium.csv"
     path.write_text("id,lower,upper,size\na,0,2,10\nb,1,3,20\nc,2,4,30\nd,3,5,40\ne,0,2,50\n")
-    result = stowplan("pack", path, "--capacity", 85, "--solver", "greedy_by_size")
+    result = stowplan("pack", path, "--capacity", 85, "--solver", "best_fit")
     assert result.exit_code == 1
     assert "no placement within 85 bytes was found" in result.stderr
     assert stowplan("pack", path, "--capacity", 85, "--time-limit", 5).exit_code == 0

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from stowplan import Profile
-from stowplan.profiler import formats
 
 from ..children import Done, python
 
@@ -147,23 +146,6 @@ def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
     assert figures["share"] > 0.99
     assert figures["replayed"] > 0.5 * figures["requests"]
     assert figures["arena_bytes"] == figures["lower_bound"] == 4096
-
-
-def test_the_log_of_cupy_s_own_hook_is_read(folder: Path) -> None:
-    """The file is written by CuPy: its hook, its pool."""
-    main = LOOP.index("def main")
-    (folder / "loop.py").write_text(
-        LOOP[:main]
-        + """
-with open("hook.log", "w") as file, device.cupy.cuda.memory_hooks.DebugPrintHook(file=file):
-    step(1)
-"""
-    )
-    done = program("loop.py", folder=folder, first="")
-    assert done.returncode == 0, done.stderr
-    profile = formats.read(folder / "hook.log")
-    assert profile.size.tolist() == [3000, 700, 1500, 900]
-    assert (profile.start.tolist(), profile.end.tolist()) == ([0, 1, 3, 5], [2, 4, 6, 7])
 
 
 def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +60,26 @@ def test_a_device_node_stays(tmp_path: Path, link: bool) -> None:
     with atomic_write(path) as file:
         file.write(b"lost")
     assert stat.S_ISCHR(os.stat(node).st_mode)
+
+
+def test_a_file_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(PROBLEM)
+    done = stowplan("pack", "p.csv", "-o", "/dev/full", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "Error: /dev/full: no space left on device\n")
+
+
+def test_a_file_that_becomes_too_large_is_named(tmp_path: Path) -> None:
+    limited = 'ulimit -f 8 && exec "$@"'
+    program = "from stowplan.files import atomic_write\nwith atomic_write('out') as file: file.write(bytes(1 << 20))"
+    words = ["bash", "-c", limited, "bash", sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("OSError: [Errno 27] File too large: 'out'\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_others_keep_their_names(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="other"), atomic_write(tmp_path / "out"):
+        os.stat(tmp_path / "other")
 
 
 def test_standard_output_by_its_name(tmp_path: Path) -> None:

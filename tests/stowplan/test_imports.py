@@ -29,6 +29,7 @@ LEAVES = {
     "stowplan.minimalloc",
     "stowplan.lazy",
     "stowplan.removed",
+    "stowplan.registry",
     "stowplan.swap_transfers",
     "stowplan.swapping",
     "stowplan.units",
@@ -243,7 +244,7 @@ def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
     one, two, three = (str(tmp_path / f"{batch}.profile") for batch in (1, 2, 3))
     commands = [
         ["compare", one],
-        ["convert", one, str(tmp_path / "plan.json")],
+        ["convert", one, str(tmp_path / "plan.pickle")],
         ["fit", f"1={one}", f"2={two}", f"3={three}", "--batch", "4"],
     ]
     loaded = modules_after(

@@ -112,7 +112,7 @@ def profile() -> Profile:
 @pytest.fixture(scope="module")
 def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    save_report(path, profile, title="A step", solver="greedy_by_size")
+    save_report(path, profile, title="A step", solver="best_fit")
     return path
 
 

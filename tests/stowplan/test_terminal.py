@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from stowplan.profiler.program import Holder, Program
 from stowplan.scheduling import StepGraph
 
 from ..children import stowplan as program
+from ..scheduling.nets import chain_net
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b1m\u202e"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b1m\u202e"
@@ -55,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (0, ["show", EVIL + "1000"]),
         (0, ["compare", EVIL + "1000"]),
         (1, ["diff", EVIL + "1000", EVIL + "2000"]),
-        (0, ["convert", EVIL + "1000", EVIL + ".json"]),
+        (0, ["convert", EVIL + "1000", EVIL + ".csv"]),
         (0, ["report", EVIL + "1000", "-o", EVIL + ".html", "--title", "x"]),
         (
             0,
@@ -80,6 +82,22 @@ def test_names_of_files_and_in_them(folder: Path, status: int, arguments: list[s
     result = CliRunner().invoke(main, arguments, color=True)
     assert result.exit_code == status, result.output
     assert harmless(result.output), ascii(result.output)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5, 6, 20, 60])
+def test_no_number_loses_a_digit_in_a_terminal_however_narrow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    chain_net(12, 0).save("graph")
+
+    def numbers(width: int, *words: str) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+        return sorted(re.findall(r"[0-9][0-9.,]*", result.output))
+
+    for words in (["show", f"{EVIL}1000"], ["compare", f"{EVIL}1000"], ["schedule", "graph"]):
+        assert numbers(columns, *words) == numbers(200, *words)
 
 
 def test_names_are_no_markup(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def convert(
 ) -> Answer:
     """Read SOURCE as the profile of one step, and write it to TARGET.
 
-    The formats torch and chrome show the plan: where each block lies. Exit status 2, and nothing written, if SOURCE is
-    not what it should be.
+    The format torch shows the plan: where each block lies. Exit status 2, and nothing written, if SOURCE is not what it
+    should be.
     """
     from ...profiler import formats
 

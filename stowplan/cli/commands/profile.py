@@ -85,7 +85,7 @@ def _not_ours(
 @click.option(
     "--graph",
     type=OutputFile(),
-    help="Write the step graph of Chainer's training step instead, for stowplan schedule.",
+    help="Write the step graph of the marked training step of Chainer's instead, for stowplan schedule.",
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as python -m takes it.")
 @click.argument("script", callback=_no_option)
@@ -117,16 +117,17 @@ def profile(
     Ctrl-C ends the script and keeps what was recorded. The exit status is the script's; if it is not 0, nothing is
     written. It is 1 if nothing was allocated.
 
-    With --graph, a few steps of the first Chainer optimizer are recorded operator by operator, with bytes and seconds:
-    four of optimizer.update(lossfun, ...), or five that end with optimizer.update(). Results stay bit-identical. The
-    graph is written at once, and the script continues. Exit status 1 if there were no such steps.
+    With --graph, five marked steps that update parameters by Chainer's optimizers are run, and recorded operator by
+    operator, with bytes and seconds. Results stay bit-identical. The graph is written at once, and the script
+    continues. Exit status 1 if there were no such steps.
     """
     from ..scripts import Script
 
     program = Script(script, module=module)
     if graph is not None:
+        step_function = how.pop("step_function")
         refuse(context, ("output", *how), "--graph writes no profile")
-        context.exit(_record_graph(graph, program, arguments))
+        context.exit(_record_graph(graph, program, arguments, step_function))
     path = Path(f"{program.name}.profile") if output is None else output
     context.exit(_record_profile(path, program, arguments, **how))
 
@@ -221,9 +222,12 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
     return lines
 
 
-def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> int:
-    """Run a program, and write the step graph of its training step; return the exit status."""
-    from ..scripts.auto_graph_recorder import recording_graph
+def _record_graph(
+    target: Path, program: Script, arguments: tuple[str, ...], step_function: str | None
+) -> int:
+    """Run a program, and write the step graph of its marked training step; return the exit status."""
+    from ..scripts.marked_graph_recorder import MarkedGraphRecorder
+    from ..scripts.step_markers import steps_go_to
 
     def write(graph: StepGraph) -> None:
         from ...scheduling import lean, simulate
@@ -235,16 +239,11 @@ def _record_graph(target: Path, program: Script, arguments: tuple[str, ...]) -> 
             f"{graph.seconds.sum():.3f} s; written to {target}",
         )
 
-    with recording_graph(write) as recorder:
-        status = program.run(arguments)
+    say(f"stowplan: recording the marked steps of {program} as a step graph")
+    recorder = MarkedGraphRecorder(write)
+    with steps_go_to(recorder.step):
+        status = program.run(arguments, step_function)
     if recorder.graph is not None:
         return status
-    seen = f"{recorder.updates:,} updates of Chainer's optimizers were seen"
-    if recorder.reason is not None:
-        why = f"{seen}, but {recorder.reason}"
-    elif recorder.updates:
-        why = f"{seen}; expected 4 of optimizer.update(lossfun, ...), or 5 of loss.backward(); optimizer.update()"
-    else:
-        why = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...) in the main thread"
-    say(f"stowplan: {program}: {why}; nothing was written")
+    say(f"stowplan: {program}: {recorder.why_none}; nothing was written")
     return status or 1

@@ -1,4 +1,4 @@
-"""Greedy packers as double loops: the specification of ``packing/core/greedy/greedy.hpp`` and of its orders."""
+"""The greedy packer as a double loop: the specification of ``packing/core/greedy/greedy.hpp``."""
 
 from __future__ import annotations
 
@@ -17,33 +17,6 @@ def greedy(problem: Problem, order: list[int], fixed: list[int] | None = None) -
         if i not in placed:
             placed[i] = smallest_hole(pieces[i], alignment[i], [(pieces[j], x) for j, x in placed.items()])
     return [placed[i] for i in range(len(problem))]
-
-
-def greedy_by_size(problem: Problem) -> list[int]:
-    return greedy(problem, by_size(problem))
-
-
-def greedy_in_order(problem: Problem) -> list[int]:
-    return greedy(problem, sorted(range(len(problem)), key=lambda i: (problem.start[i], i)))
-
-
-def greedy_by_breadth(problem: Problem) -> list[int]:
-    """The widest tick first, the later of equals; there the blocks not taken yet, by size."""
-    pieces = rectangles(problem)
-
-    def alive(tick: int) -> dict[int, int]:
-        return {
-            i: high - low
-            for i, mine in enumerate(pieces)
-            for start, end, low, high in mine
-            if start <= tick < end
-        }
-
-    ticks = {start for mine in pieces for start, *_ in mine}
-    order: list[int] = []
-    for tick in sorted(ticks, key=lambda t: (-sum(alive(t).values()), -t)):
-        order += sorted(alive(tick).keys() - set(order), key=lambda i: (-problem.size[i], i))
-    return greedy(problem, order + sorted(set(range(len(problem))) - set(order)))
 
 
 def by_size(problem: Problem) -> list[int]:

@@ -55,7 +55,7 @@ def test_very_many_forbidden_pairs_come_near_the_live_bound():
     problem, bound = forbidden_pairs(2000, 50_000)
     placement = pack(problem)
     assert placement.peak <= 1.10 * bound
-    assert pack(problem, "by_conflicts").peak <= 1.10 * bound < pack(problem, "greedy_by_size").peak
+    assert pack(problem, "by_conflicts").peak <= 1.10 * bound < pack(problem, "peak_outward").peak
 
 
 def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():

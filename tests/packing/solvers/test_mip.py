@@ -85,6 +85,33 @@ def test_a_problem_too_large_is_left_as_it_is(monkeypatch):
     assert answer.lower_bound == lower_bound(problem)
 
 
+@pytest.mark.parametrize("bits", [30, 32, 47, 54])
+def test_no_peak_is_called_the_least_that_is_not(bits):
+    """Peaks near to many others, of numbers so large that floating-point arithmetic cannot tell them apart."""
+    for seed in range(12):
+        draws = np.random.default_rng(seed)
+        n = int(draws.integers(7, 11))
+
+        def lengths(count, draws=draws):
+            return draws.integers(1, 6, count) * 2 ** (bits - 4) + draws.integers(-3, 4, count)
+
+        start = draws.integers(0, 7, n)
+        fixed = np.concatenate([lengths(1), np.full(n - 1, -1)])
+        problem = Problem(lengths(n), start, start + draws.integers(1, 5, n), fixed=fixed)
+        least = pack(problem, "exact")
+        answer = mip(problem, PackingOptions(time_limit=5, incumbent=stacked(problem)))
+        check(problem, answer.offsets)
+        assert least.optimal
+        assert answer.lower_bound <= least.peak
+
+
+def test_numbers_too_large_for_the_program_leave_the_problem_as_it_is():
+    draws = np.random.default_rng(0)
+    start = draws.integers(0, 200, 300)
+    problem = Problem(draws.integers(1, 2**54, 300), start, start + draws.integers(1, 30, 300))
+    assert pack(problem, "mip", time_limit=1).peak == pack(problem, "best_fit_orders", time_limit=1).peak
+
+
 def test_without_pulp_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulp", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[mip\]'"):

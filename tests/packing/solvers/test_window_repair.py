@@ -73,7 +73,7 @@ def test_many_live_blocks():
     assert pack(problem, "window_repair").peak <= 1.025 * lower_bound(problem)
 
 
-def test_pangu_below_what_greedy_by_size_finds():
+def test_pangu_below_what_the_greedy_rule_by_size_finds():
     problem = data("idealloc/pangu_2.6B.csv")
     assert pack(problem, "window_repair").peak < 1.0076 * lower_bound(problem)
 

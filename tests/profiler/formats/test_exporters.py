@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import pickletools
 from pathlib import Path
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.profiler import ESCAPED, Profile
-from stowplan.profiler.formats import chrome_trace, torch_snapshot
+from stowplan.profiler.formats import torch_snapshot
 
 # What `unpickle` in PyTorch's MemoryViz.js understands.
 VIEWER = """
@@ -36,12 +35,6 @@ OFFSETS = np.array([0, 1024, -1, 2048])
 def dumped(path: Path, profile: Profile, offsets: Any) -> dict[str, Any]:
     torch_snapshot.write(path, profile, offsets)
     return pickle.loads(path.read_bytes())  # our own file
-
-
-def traced(path: Path, profile: Profile, offsets: Any) -> list[dict[str, Any]]:
-    chrome_trace.write(path, profile, offsets)
-    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
-    return events
 
 
 def test_a_snapshot_has_only_what_the_viewer_reads(tmp_path: Path) -> None:
@@ -111,34 +104,3 @@ def test_a_snapshot_is_read_back_as_the_same_profile(
     torch_snapshot.write(path, profile, np.where(profile.escaped, -1, np.cumsum(rounded) - rounded))
     if len(profile):
         assert torch_snapshot.read(path).same_blocks(profile)
-
-
-@settings(settings.get_profile("dear"))
-@given(profiles())
-def test_slices_show_every_lifetime_and_do_not_overlap(
-    tmp_path_factory: pytest.TempPathFactory, profile: Profile
-) -> None:
-    events = traced(tmp_path_factory.mktemp("trace") / "plan.json", profile, np.full(len(profile), -1))
-    slices = [event for event in events if event["ph"] == "X"]
-    alive = np.zeros((len(profile), profile.period), dtype=int)
-    tracks: dict[int, int] = {}
-    for event in slices:
-        assert tracks.get(event["tid"], 0) <= event["ts"]
-        tracks[event["tid"]] = event["ts"] + event["dur"]
-        alive[event["args"]["block"], event["ts"] : tracks[event["tid"]]] += 1
-    assert alive.max(initial=0) <= 1
-    assert (profile.size @ (alive * ~profile.escaped[:, None]) == profile.live_bytes()).all()
-    counted = np.zeros(profile.period, dtype=np.int64)
-    for event in events:
-        if event["ph"] == "C":
-            counted[event["ts"] :] = event["args"]["bytes"]
-    assert (counted == profile.live_bytes()).all()
-
-
-def test_slices_say_what_they_are(tmp_path: Path) -> None:
-    events = traced(tmp_path / "plan.json", PROFILE, OFFSETS)
-    first = next(event for event in events if event["ph"] == "X" and event["args"]["block"] == 0)
-    assert first["name"] == "train.py:7 step"
-    assert first["args"] == {"block": 0, "size": 1000, "start": 0, "end": 4, "stream": 0, "offset": 0}
-    (peak,) = [event for event in events if event["ph"] == "i"]
-    assert peak["args"]["bytes"] == PROFILE.planned_peak

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -45,27 +44,6 @@ def test_rmm() -> None:
     assert (profile.free_ns[0], profile.free_ns[3]) == (day + 875_000, day - 875_000)
 
 
-def test_cupy_hook() -> None:
-    profile = formats.read(DATA / "cupy_hook.jsonl")
-    # The free of the third was not logged: its address is handed out again.
-    assert columns(profile) == ([24, 4000, 500, 8], [0, 1, 3, 5], [2, 6, 4, ESCAPED])
-
-
-def test_cupy_hook_written_by_cupy_itself(tmp_path: Path) -> None:
-    debug_print = pytest.importorskip("cupy.cuda.memory_hooks").DebugPrintHook
-    text = io.StringIO()
-    hook = debug_print(file=text)
-    one = {"device_id": 1, "mem_size": 512, "mem_ptr": 2**40, "pmem_id": 2**44}
-    hook.alloc_postprocess(device_id=1, mem_size=512, mem_ptr=2**40)
-    hook.malloc_postprocess(size=24, **one)
-    # What could not be had.
-    hook.malloc_postprocess(device_id=1, size=2**50, mem_size=2**50, mem_ptr=0, pmem_id=0)
-    hook.free_postprocess(**one)
-    path = tmp_path / "hook.log"
-    path.write_text(text.getvalue())
-    assert columns(formats.read(path)) == ([24], [0], [1])
-
-
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_torch_snapshot(tmp_path: Path, protocol: int) -> None:
     profile = formats.read(dump(tmp_path / "snapshot.pickle", snapshot(), protocol))
@@ -87,7 +65,7 @@ def test_the_device_must_be_chosen_where_there_are_several(tmp_path: Path) -> No
         formats.read(path, device=2)
 
 
-@pytest.mark.parametrize("name", ["rmm.csv", "cupy_hook.jsonl", "snapshot.pickle"])
+@pytest.mark.parametrize("name", ["rmm.csv", "snapshot.pickle"])
 @pytest.mark.parametrize("form", ["profile", "torch"])
 def test_round_trips(tmp_path: Path, name: str, form: str) -> None:
     source = dump(tmp_path / name, snapshot()) if name == "snapshot.pickle" else DATA / name
@@ -160,46 +138,6 @@ def test_a_last_line_that_is_cut_off_is_left_out_with_a_word(tmp_path: Path) -> 
         assert [(w.filename, w.lineno) for w in warned] == [(str(path), 3)]
 
 
-def test_an_object_that_is_whole_is_not_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(HOOK.rstrip())
-    assert formats.read(path).size.tolist() == [8]
-    path.write_text(HOOK + HOOK.rstrip("}\n"))
-    with pytest.warns(RuntimeWarning, match="the last line is cut off; it is left out"):
-        assert formats.read(path).size.tolist() == [8]
-
-
-HOOK = '{"hook":"malloc","device_id":0,"size":8,"mem_size":512,"mem_ptr":512}\n'
-CUPY = [
-    ('{"hook":\n', 1, "not JSON"),
-    (HOOK + "[" * 60000 + "\n", 2, "not JSON"),
-    (HOOK + "[1]\n", 2, "not an object"),
-    (HOOK + '{"hook":"grab"}', 2, "the hook 'grab'; expected alloc, malloc, free"),
-    (HOOK + '{"hook":"free","device_id":true}', 2, "device_id is True; expected an integer"),
-    (HOOK + HOOK.replace(":8", ":-8"), 2, "size is -8; expected an integer, 0 or more"),
-    (HOOK + HOOK.replace("512}", '512,"site":1}'), 2, "the site is not text"),
-    (HOOK + HOOK.replace('id":0', 'id":1'), 2, "events of the devices 0 and 1; expected one"),
-]
-
-
-@pytest.mark.parametrize(("text", "line", "message"), CUPY)
-def test_a_bad_log_of_cupy_is_named(tmp_path: Path, text: str, line: int, message: str) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(text)
-    with pytest.raises(FormatError, match=rf"bad\.jsonl, line {line}: .*{message}"):
-        formats.read(path, "cupy")
-
-
-def test_a_log_without_requests_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "empty.jsonl"
-    path.write_text("\n")
-    with pytest.raises(FormatError, match="no request; expected lines"):
-        formats.read(path, "cupy")
-    path.write_text(HOOK)
-    with pytest.raises(FormatError, match="no request of device 3"):
-        formats.read(path, "cupy", device=3)
-
-
 def traced(*entries: Any) -> dict[str, Any]:
     return {"device_traces": [list(entries)]}
 
@@ -228,7 +166,7 @@ def test_a_bad_snapshot_is_named(tmp_path: Path, what: Any, message: str) -> Non
         formats.read(dump(tmp_path / "bad.pickle", what))
 
 
-@pytest.mark.parametrize("suffix", [".profile", ".npz", ".csv", ".pickle", ".pkl", ".json"])
+@pytest.mark.parametrize("suffix", [".profile", ".npz", ".csv", ".pickle", ".pkl"])
 def test_suffixes_name_what_is_written(suffix: str) -> None:
     name = formats.format_of(f"x{suffix.upper()}")
     assert [form.write is not None for form in formats.registered() if form.name == name] == [True]

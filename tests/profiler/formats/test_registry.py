@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 @pytest.fixture
 def samples(tmp_path: Path) -> dict[str, Path]:
     """A file of each format that is read."""
-    found = {"rmm": DATA / "rmm.csv", "cupy": DATA / "cupy_hook.jsonl"}
+    found = {"rmm": DATA / "rmm.csv"}
     profile = Profile([64, 8], [0, 1], [2, 5], period=4)
     for name, suffix in (("profile", ".profile"), ("minimalloc", ".csv")):
         found[name] = tmp_path / f"sample{suffix}"
@@ -47,14 +47,52 @@ def test_a_format_says_how_it_is_recognized_and_written() -> None:
         assert form.what
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"Dear diary,\n", b"\n\n"])
-def test_a_file_that_no_format_recognizes_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "an empty file"),
+        (b"\x00\x01\x02", "a file of no known kind"),
+        (b"Dear diary,\n", "a text file"),
+        (b"\n\n", "a text file"),
+        (
+            b'{"schemaVersion": 1,\n  "deviceProperties": [\n',
+            r"a Chrome trace \(record the program: stowplan profile",
+        ),
+        (
+            b'{"displayTimeUnit":"ms","traceEvents":[\n',
+            r"a Chrome trace \(record the program: stowplan profile",
+        ),
+        (
+            b'{"hook":"alloc","device_id":0,"mem_size":512}\n',
+            r"CuPy's hook log \(record the program: stowplan pro",
+        ),
+        (b'{"format": "stowplan schedule", "version": 1', "a schedule of stowplan"),
+        (
+            b'\n {"format": "opgraph-1", "nodes"',
+            r"a step graph \(stowplan schedule, order and pack --graph read",
+        ),
+        (b'\xef\xbb\xbf{"n": 5}', "JSON"),
+    ],
+)
+def test_a_file_that_no_format_recognizes_is_named_by_what_it_seems_to_be(
+    tmp_path: Path, content: bytes, what: str
+) -> None:
     path = tmp_path / "unknown"
     path.write_bytes(content)
-    with pytest.raises(
-        FormatError, match=r"unknown: a file of no known format; expected cupy \(.*\), .*torch"
-    ):
+    expected = r"unknown: {}.*, of no format that can be read; expected minimalloc \(.*\), .*torch"
+    with pytest.raises(FormatError, match=expected.format(what)):
         formats.read(path)
+
+
+@pytest.mark.parametrize("name", ["chrome", "cupy"])
+def test_a_format_that_was_removed_says_what_to_use(tmp_path: Path, name: str) -> None:
+    removed = f"the format '{name}' was removed; expected .*stowplan"
+    with pytest.raises(FormatError, match=removed):
+        formats.read(tmp_path / "log", name)
+    with pytest.raises(FormatError, match=removed):
+        formats.write(tmp_path / "log", name, Profile([64], [0], [2], period=4))
+    with pytest.raises(FormatError, match="the format 'chrome' was removed"):
+        formats.format_of("plan.json")
 
 
 def test_all_modules_of_the_folder_are_imported() -> None:

@@ -1,15 +1,17 @@
-"""``stowplan profile --graph``: a script, unchanged, gives the step graph of its training step."""
+"""``stowplan profile --graph``: a script gives the step graph of the training step that it marks."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stowplan.cli.scripts.auto_graph_recorder import recording_graph
+from stowplan.cli.scripts import step_markers
+from stowplan.cli.scripts.marked_graph_recorder import MarkedGraphRecorder
 from stowplan.scheduling import StepGraph
 
 from ....children import stowplan as run
@@ -48,7 +50,9 @@ class Net(chainer.Chain):
 
 model = Net()
 optimizer = chainer.optimizers.MomentumSGD(0.01).setup(model)
-for _ in range(steps):
+
+
+def train():
     x = np.random.rand(batch, 3, 8, 8).astype(np.float32)
     t = np.random.randint(0, 10, batch).astype(np.int32)
     if form == "function":
@@ -60,8 +64,19 @@ for _ in range(steps):
             raise RuntimeError("in the middle of a step")
         loss.backward()
         optimizer.update()
+
+
+for k in range(steps):
+    if form == "marked":
+        import stowplan
+
+        with stowplan.step():
+            train()
+    else:
+        train()
 print(optimizer.t, *(param.array.tobytes().hex()[:64] for param in model.params()))
 """
+MARK = ("--step-function", "__main__:train")
 
 
 @pytest.fixture
@@ -71,11 +86,11 @@ def script(tmp_path: Path, chainer: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("form", "steps"), [("function", 6), ("loop", 7)])
-def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path) -> None:
+@pytest.mark.parametrize(("form", "mark"), [("function", MARK), ("loop", MARK), ("marked", ())])
+def test_a_script_is_recorded_and_scheduled(form: str, mark: tuple[str, ...], script: Path) -> None:
     folder = script.parent
-    plain = run("run", "train.py", form, steps, 32, folder=folder)
-    recorded = run("profile", "--graph", "32.graph", "train.py", form, steps, 32, folder=folder)
+    plain = run("run", "train.py", form, 7, 32, folder=folder)
+    recorded = run("profile", "--graph", "32.graph", *mark, "train.py", form, 7, 32, folder=folder)
     assert not any(done.returncode for done in (plain, recorded)), recorded.stderr
     assert recorded.stdout == plain.stdout  # not a bit is another
     graph = StepGraph.load(folder / "32.graph")
@@ -91,20 +106,26 @@ def test_a_script_is_recorded_and_scheduled(form: str, steps: int, script: Path)
     assert found[-1]["peak"] < found[0]["peak"]
 
 
-def test_too_few_steps(script: Path) -> None:
-    done = run("profile", "--graph", "step.graph", "train.py", "fails", 9, 8, folder=script.parent)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*MARK, "train.py", "fails", "9", "8"], "4 marked steps seen; expected 2 more"),
+        (
+            ["train.py", "loop", "9", "8"],
+            "train.py: no step was marked; expected `with stowplan.step():` around the body of the training loop, or "
+            "--step-function MODULE:FUNCTION; nothing was written\n",
+        ),
+        ([*MARK, "pond.py"], "6 marked steps seen, in none of which an optimizer of Chainer's updated"),
+    ],
+    ids=["too few", "unmarked", "no training"],
+)
+def test_without_a_graph_one_line_says_what_to_do(words: list[str], said: str, script: Path) -> None:
+    (script.parent / "pond.py").write_text("def train(): pass\nfor _ in range(6): train()\n")
+    done = run("profile", "--graph", "step.graph", *words, folder=script.parent)
     assert done.returncode == 1
-    assert "3 updates of Chainer's optimizers were seen" in done.stderr
+    assert said in done.stderr
     assert done.stderr.endswith("; nothing was written\n")
     assert not (script.parent / "step.graph").exists()
-
-
-def test_a_script_without_chainer(tmp_path: Path) -> None:
-    (tmp_path / "pond.py").write_text("print(1)\n")
-    done = run("profile", "--graph", "step.graph", "pond.py", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "1\n")
-    said = "no update of Chainer's optimizers was seen; expected optimizer.update(lossfun, ...)"
-    assert said in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,66 +138,68 @@ def test_options_of_profiles_are_refused_beside_it(option: list[str], tmp_path: 
     assert "--graph writes no profile; expected no --" in said
 
 
-def train(chainer: Any, optimizer: Any, steps: int) -> None:
+def train(chainer: Any, optimizer: Any, steps: int, key: str | None = None) -> None:
     links, functions = chainer.links, chainer.functions
     model = links.Linear(8, 4)
     optimizer.setup(model)
+    x = np.ones((3, 8), np.float32)
     for _ in range(steps):
-        x = np.ones((3, 8), np.float32)
-        optimizer.update(lambda x: functions.sum(functions.relu(model(x))), x)
+        with step_markers.step(key):
+            optimizer.update(lambda: functions.sum(functions.relu(model(x))))
+        with step_markers.step("evaluation"):
+            model(x)
 
 
-def test_chainer_s_method_is_back_afterwards(chainer: Any) -> None:
+@pytest.fixture
+def recorder() -> Iterator[MarkedGraphRecorder]:
+    recorder = MarkedGraphRecorder(lambda graph: None)
+    with step_markers.steps_go_to(recorder.step):
+        yield recorder
+
+
+def test_chainer_s_method_is_back_afterwards(chainer: Any, recorder: MarkedGraphRecorder) -> None:
     own = chainer.GradientMethod.update
-    found: list[StepGraph] = []
-    with recording_graph(found.append) as recorder:
-        assert chainer.GradientMethod.update is not own
-        train(chainer, chainer.optimizers.SGD(), 3)
-        assert recorder.graph is None
+    train(chainer, chainer.optimizers.Adam(), 4)
     assert chainer.GradientMethod.update is own
-    assert found == []
-
-    def fail() -> None:
-        with recording_graph(found.append):
-            train(chainer, chainer.optimizers.Adam(), 5)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert chainer.GradientMethod.update is own
-    assert [graph.label[0] for graph in found] == ["for LinearFunction"]
+    assert recorder.graph is None
+    assert "; expected 1 more" in recorder.why_none
 
 
-def test_the_first_optimizer_is_recorded_in_its_thread(chainer: Any) -> None:
-    with recording_graph(lambda graph: None) as recorder:
-        in_threads(lambda: train(chainer, chainer.optimizers.SGD(), 6))
-        assert recorder.updates == 0
-        train(chainer, chainer.optimizers.SGD(), 1)
-        train(chainer, chainer.optimizers.SGD(), 9)  # another one
-        assert (recorder.graph, recorder.updates) == (None, 10)
+def test_marked_steps_of_the_key_that_updates_are_recorded(
+    chainer: Any, recorder: MarkedGraphRecorder
+) -> None:
+    optimizer = chainer.optimizers.Adam()
+    train(chainer, optimizer, 5)
+    assert recorder.graph is not None
+    assert recorder.graph.label[0] == "for LinearFunction"
+    assert optimizer.t == 5
 
 
-def test_an_update_of_its_own_is_said(chainer: Any) -> None:
+def test_only_the_thread_that_began_is_recorded(chainer: Any, recorder: MarkedGraphRecorder) -> None:
+    in_threads(lambda: train(chainer, chainer.optimizers.SGD(), 6))
+    assert recorder.graph is None
+    assert recorder.why_none.startswith("no step was marked")
+
+
+def test_an_update_of_its_own_is_said(chainer: Any, recorder: MarkedGraphRecorder) -> None:
     class Careful(chainer.optimizers.SGD):  # type: ignore[misc,name-defined]
         def update(self, *args: Any, **named: Any) -> None:
             super().update(*args, **named)
 
-    with recording_graph(lambda graph: None) as recorder:
-        train(chainer, Careful(), 5)
-    assert recorder.reason == "Careful has an update of its own"
+    train(chainer, Careful(), 6)
+    assert recorder.why_none == "1 marked step seen, but Careful has an update of its own"
     assert recorder.graph is None
 
 
-def test_a_loss_that_fails_leaves_everything_as_it_was(chainer: Any) -> None:
+def test_a_loss_that_fails_leaves_everything_as_it_was(chainer: Any, recorder: MarkedGraphRecorder) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
     optimizer = chainer.optimizers.SGD().setup(chainer.links.Linear(8, 4))
-    with recording_graph(lambda graph: None) as recorder:
-        with pytest.raises(ZeroDivisionError):
-            optimizer.update(fail)
-        assert "update" not in vars(optimizer)
-        model = optimizer.target
-        for _ in range(4):
-            optimizer.update(lambda: chainer.functions.sum(model(np.ones((3, 8), np.float32))))
-        assert recorder.graph is not None
+    own = chainer.GradientMethod.update
+    with pytest.raises(ZeroDivisionError), step_markers.step():
+        optimizer.update(fail)
+    assert "update" not in vars(optimizer)
+    assert chainer.GradientMethod.update is own
+    train(chainer, optimizer, 5)
+    assert recorder.graph is not None
