@@ -49,7 +49,7 @@ _updates = _Updates()
 
 def can_be_told() -> bool:
     """Whether there is a framework that tells steps."""
-    return any(name in sys.modules or find_spec(name) is not None for name in ("chainer", "torch"))
+    return any(sys.modules.get(name) or find_spec(name) for name in ("chainer", "torch"))
 
 
 @functools.cache

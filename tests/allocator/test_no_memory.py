@@ -19,17 +19,13 @@ PROGRAM = """if True:
         from tests.allocator.cupy_host import HostUpstream
     POOLS = {
         "marked": lambda: NumpyPool(warmup=0),
-        "found": lambda: NumpyPool(auto_step=True),
         "cupy": lambda: CupyPool(HostUpstream(), device=0, warmup=0),
     }
 
     def steps(count):
         for i in range(count):
-            if way == "found":
+            with pool.step():
                 work(i)
-            else:
-                with pool.step():
-                    work(i)
             pool.wait(600)
             if kernel:
                 pool.trim()
@@ -49,13 +45,13 @@ PROGRAM = """if True:
         pool = POOLS[way]()
         with contextlib.nullcontext() if way == "cupy" else pool:
             failing.fail_at(calls, kernel)
-            steps(12 if way == "found" else 6)
+            steps(6)
             if failing.calls_left() > 0:
                 break
             passed_over = pool.stats.reasons.get("unnoted", 0)
             assert ("no memory was left to note" in pool.report()) == (passed_over > 0)
             unnoted += passed_over
-            steps(24 if way == "found" else 6)
+            steps(6)
             assert pool.stats.replayed > 0, calls
         assert pool.stats.live_bytes == 0
     failing.fail_at(0, False)
