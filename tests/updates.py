@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 from stowplan.compat import enable_chainer
 
 
 def update() -> None:
     """Have an optimizer update, Chainer's or, where there is no Chainer, PyTorch's; it asks for no memory."""
-    _update()()
+    optimizer = _optimizer()
+    optimizer.update() if hasattr(optimizer, "update") else optimizer.step()
 
 
 @functools.cache
-def _update() -> Callable[[], object]:
+def _optimizer() -> Any:
     try:
         enable_chainer()
         import chainer
     except ImportError:
         import torch
 
-        return torch.optim.SGD([torch.zeros(1)]).step  # without gradients
+        return torch.optim.SGD([torch.zeros(1)])  # without gradients
     optimizer = chainer.optimizers.SGD()
     optimizer.setup(chainer.Link())
-    return optimizer.update  # type: ignore[no-any-return]
+    return optimizer

@@ -27,7 +27,7 @@ def work() -> None:
 
 
 @pytest.mark.parametrize("trials", [60, pytest.param(5000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["numpy", "numpy-found", "cupy"])
+@pytest.mark.parametrize("name", ["numpy", "numpy-told", "cupy"])
 def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on(name: str, trials: int) -> None:
     if name == "cupy":
         pytest.importorskip("cupy")
@@ -86,6 +86,7 @@ def test_a_plan_for_which_there_is_no_thread_is_made_later(no_thread: None, opti
             if "auto_step" in options:
                 work()
                 update()
+                pool.wait()
             else:
                 run(pool, 1, work)
         assert pool.wait(600)

@@ -109,7 +109,7 @@ def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions, wo
                 libc.free(block)
             in_threads(update) if number % 2 else update()
             pool.wait()
-        assert (pool.stats.steps, pool.stats.replayed) == (29, 4 * 25)
+        assert (pool.stats.steps, pool.stats.replayed) == (29, 4 * 26)
 
 
 def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:
