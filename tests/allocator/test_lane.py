@@ -1,4 +1,4 @@
-"""One lane, alone: steps that are found, and planning that fails. What becomes of its records: tests/golden."""
+"""One lane, alone: planning that fails. What becomes of its records: tests/golden."""
 
 from __future__ import annotations
 
