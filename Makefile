@@ -99,8 +99,7 @@ thorough: $(VENV)/.development
 	STOWPLAN_HYPOTHESIS=thorough $(BIN)/python -m pytest -n auto --dist worksteal $(TEST)
 
 soak: $(VENV)/.development
-	@for pool in numpy cupy native torch-cuda "numpy --unmarked" "cupy --unmarked" "native --unmarked" \
-		"torch-cuda --unmarked"; do \
+	@for pool in numpy cupy native torch-cuda "native --process" "torch-cuda --process"; do \
 		$(BIN)/python -m tests.properties.soak --operations $(OPERATIONS) --pool $$pool || exit 1; \
 	done
 

@@ -93,10 +93,10 @@ include "_values.pxi"
 cdef class Replay:
     """The bare core, lanes and all, over addresses without memory behind them: for tests and simulations."""
 
-    cdef AutoLanes* core
+    cdef Lanes* core
 
     def __cinit__(self, int64_t unit=1, Scope scope=Scope.thread):
-        self.core = new AutoLanes(unit, scope)
+        self.core = new Lanes(unit, scope)
 
     def __dealloc__(self):
         del self.core
@@ -265,7 +265,7 @@ cdef class Backend:
         return _lane_outcomes(outcomes)
 
     def end_steps_of_others(self):
-        """End the marked steps of all threads but this one: a fork has left them behind. Return their step slots."""
+        """End the steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
 
     cdef bint make_idle(self) except -1:
@@ -279,10 +279,6 @@ cdef class Backend:
         """Return the numbers of a step slot's lanes; there may be more of them with every step."""
         return list(self.lanes.lanes_of(step_slot))
 
-    def step_slots(self):
-        """Return how many step slots there are."""
-        return self.lanes.step_slots()
-
     def add_lane(self, uint16_t step_slot):
         """Make a lane for a stream that is not known yet; return its number."""
         return self.lanes.add_lane(step_slot)
@@ -290,38 +286,6 @@ cdef class Backend:
     def set_interrupted(self, cbool interrupted):
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
-
-    def find_steps(self):
-        """Find steps without being told, from now on; the first `enter` ends it."""
-        self.lanes.find_steps()
-
-    @property
-    def finds_steps(self):
-        """Whether steps are found."""
-        return self.lanes.finds_steps()
-
-    def expect(self, start, cbool wanted):
-        """Say how a lane's steps that are found begin, a `LaneStart`; `wanted`: whether each is to be heard of."""
-        cdef vector[CLaneStart] starts
-        _take_starts(starts, (start,))
-        self.lanes.expect(starts[0], wanted)
-
-    def take_outcomes(self):
-        """Return [(lane, StepOutcome)] of steps found that have ended."""
-        cdef vector[LaneOutcome] outcomes = self.lanes.take_outcomes()
-        return _lane_outcomes(outcomes)
-
-    def wait_for_outcomes(self):
-        """Wait for the next ones; False after close(). The thread that calls this asks no device from now on."""
-        cdef cbool open_
-        learn_here()
-        with nogil:
-            open_ = self.lanes.signal().wait()
-        return open_
-
-    def close(self):
-        """End all waits, now and to come."""
-        self.lanes.signal().close()
 
     def arena_bytes(self, uint16_t lane):
         """Return the size of a lane's arena."""

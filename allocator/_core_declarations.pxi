@@ -119,10 +119,8 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         uint16_t lane
         CStepOutcome outcome
 
-
-cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass AutoLanes:
-        AutoLanes(int64_t, Scope) except +
+    cdef cppclass Lanes:
+        Lanes(int64_t, Scope) except +
         Grant request(int64_t, int64_t, uintptr_t, cbool) except +
         void adopt(uint32_t, uintptr_t)
         void cancel(uint32_t)
@@ -144,10 +142,6 @@ cdef extern from "auto_lanes.hpp" namespace "stowplan::allocator" nogil:
         Range range_of(uint32_t)
         void assert_invariants() except +
 
-    cdef cppclass Signal:
-        void close() except +
-        cbool wait() except +
-
 
 cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Entered:
@@ -157,22 +151,16 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         vector[uint16_t] lanes
 
     cdef cppclass LockedLanes:
-        LockedLanes(SpinLock&, AutoLanes&)
+        LockedLanes(SpinLock&, Lanes&)
         Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
         cbool begin(const vector[CLaneStart]&, cbool) except +
         vector[LaneOutcome] end(uint16_t, uint64_t) except +
         vector[uint16_t] end_steps_of_others() except +
         vector[uint16_t] lanes_of(uint16_t) except +
-        size_t step_slots()
         Scope scope()
         uint16_t add_lane(uint16_t) except +
         void set_interrupted(cbool) except +
-        void find_steps() except +
-        cbool finds_steps()
-        void expect(const CLaneStart&, cbool) except +
-        vector[LaneOutcome] take_outcomes() except +
-        Signal& signal()
         int64_t arena_bytes(uint16_t)
         vector[Range] stayers(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
@@ -197,7 +185,7 @@ cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
 
 cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass HostLanes:
-        AutoLanes& lanes()
+        Lanes& lanes()
 
     cdef cppclass HostMemory "stowplan::allocator::HostMemory":
         HostMemory(const Upstream&, size_t, Scope) except +
@@ -281,8 +269,6 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the 
         size_t drop_dead_arenas() except +
         size_t give_back() except +
         LockedLanes* lanes()
-
-    void learn_here "stowplan::allocator::DevicePool::learn_here"()
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":

@@ -13,7 +13,8 @@ def watch_forks(pool):
     _watched.append(ref(pool, _watched.remove))
 
 
-cdef list _pools():
+def pools():
+    """Return the pools that are alive."""
     return [pool for pool in [reference() for reference in list(_watched)] if pool is not None]
 
 
@@ -32,9 +33,10 @@ cdef _hold(lock):
 def before_fork():
     """Take all locks of the pools."""
     raised = [_hold(_one_at_a_time)]
-    for pool in _pools():
+    for pool in pools():
+        raised.append(_hold(pool._told.mutex))
         for lanes in list(pool._by_device.values()):
-            raised += [_hold(lanes._collecting), _hold(lanes._mutex)]
+            raised.append(_hold(lanes._mutex))
             raised += [_hold(step_slot.mutex) for step_slot in lanes._step_slots]
     for error in raised:
         if error is not None:
@@ -51,7 +53,7 @@ def after_fork_in_child(reset_workers):
     """Forget what the threads were doing that are not there."""
     raised = None
     try:
-        for reset in [reset_workers, *[pool._reset_after_fork for pool in _pools()]]:
+        for reset in [reset_workers, *[pool._reset_after_fork for pool in pools()]]:
             try:
                 reset()
             except BaseException as error:  # a signal's: it may be half done

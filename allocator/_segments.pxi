@@ -255,8 +255,3 @@ cdef class DeviceBackend(Backend):
         outcomes = Backend.end(self, step_slot, step)
         self.arenas.drop_dead_arenas()
         return outcomes
-
-    def take_outcomes(self):
-        self.memory.begin_step()
-        self.arenas.drop_dead_arenas()
-        return Backend.take_outcomes(self)

@@ -72,17 +72,15 @@ cdef class Step:
 
 
 cdef class Enterable:
-    """What serves while it is entered, ``with pool:``; a subclass has `_enter`, `_leave` and `_explain`."""
+    """What serves while it is entered, ``with pool:``; a subclass has `_enter`, `_leave` and `_before_leaving`."""
 
     def __enter__(self):
         self._enter()
         return self
 
     def __exit__(self, kind, error, trace):
-        """Leave the pool; an error of a request that found no memory says what fills it."""
         try:
-            if error is not None:
-                self._explain(error)
+            self._before_leaving(error)
         finally:
             self._leave()
 

@@ -18,7 +18,6 @@ import numpy as np
 from ._core import CorePlan, PlanSet
 
 if TYPE_CHECKING:
-    from ..packing.problem import IntArray
     from ..planning import Plan
 
 _tags = itertools.count(1)
@@ -34,8 +33,6 @@ class Installed:
         How often it was succeeded in a row without having been replayed in full.
     successor
         Tag of the plan that was followed after it, the last time.
-    departures
-        Steps that followed it, and were not served from it throughout.
     """
 
     plan: Plan
@@ -44,7 +41,6 @@ class Installed:
     core: CorePlan
     revisions: int = 0
     successor: int = 0
-    departures: int = 0
 
 
 class PlanCache:
@@ -150,16 +146,6 @@ class PlanCache:
         if in_full:
             entry.revisions = 0
 
-    def within(self, requested: IntArray) -> set[int]:
-        """Return the tags of plans of shorter steps that lie in one of these requests, int64 (n,): of inner loops."""
-        step = requested.tobytes()
-        sizes = {entry.tag: entry.plan.profile.size for entry in self.held}
-        return {
-            tag
-            for tag, size in sizes.items()
-            if len(size) < len(requested) and _finds(step, size.tobytes(), requested.itemsize)
-        }
-
     def _remove(self, entry: Installed) -> None:
         if self._plans.pop(entry.tag, None) is not None:
             self._plans_changed(entry.key)
@@ -167,11 +153,3 @@ class PlanCache:
     def _plans_changed(self, key: Hashable) -> None:
         self._sets.pop(key, None)
         self.arena_bytes = max((entry.plan.arena_bytes for entry in self._plans.values()), default=0)
-
-
-def _finds(text: bytes, part: bytes, unit: int) -> bool:
-    """Whether a part lies in a text of units, at the beginning of one."""
-    at = text.find(part)
-    while at > 0 and at % unit:
-        at = text.find(part, at + 1)
-    return at >= 0

@@ -82,7 +82,7 @@ REASONS: dict[str, Reason] = {
         "leave the process some memory besides its arrays: a higher limit, smaller steps",
     ),
     "heap_only": Reason(
-        "the pool's heap served alone: no step was marked or detected",
+        "the pool's heap served alone: no step had begun",
         "nothing if only time matters; for an arena, mark the code that repeats with `with pool.step():`",
         had_plan=False,
     ),

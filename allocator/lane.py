@@ -17,7 +17,7 @@ handler is the default one, as the arrays that planning needs are no business of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -44,9 +44,6 @@ MOST_TAKEN = 4096
 
 DOUBTED = 4
 """Times in a row that a plan is succeeded before frees that a record lacks are believed."""
-
-ENCLOSED = 32
-"""Steps found that one iteration of an enclosing loop may have."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +89,12 @@ class Lane:
         self._keeps_results = False  # whether the running step does, or the last one
         self.latest: Plan | None = None
         self.plans = self.reoptimizations = self.refused_bytes = 0
-        self._start(options.auto_step, ())
+        self._start(())
 
-    def _start(self, found: bool, plans: Iterable[Installed]) -> None:
-        """Begin with plans alone; `found`: whether steps are found."""
+    def _start(self, plans: Iterable[Installed]) -> None:
+        """Begin with plans alone."""
         planning = self._planning
-        self._policy: LanePolicy[Record] = LanePolicy(
-            self._warmup, found=found, has_time=planning.budget.takes_order
-        )
+        self._policy: LanePolicy[Record] = LanePolicy(self._warmup, has_time=planning.budget.takes_order)
         self._cache = PlanCache(planning.max_plans, plans)
         self._planner: Planner[tuple[int, PlanResult[Installed]]] = Planner()
         self._taken: dict[Hashable, int] = {}  # number of the last offer that was looked at, by key
@@ -107,7 +102,7 @@ class Lane:
 
     def _begin_to_decide(self) -> None:
         if self.open:
-            self._start(self._policy.found, self.held)
+            self._start(self.held)
         self.open = True
 
     # ------------------------------------------------------------------------------------------------------- steps
@@ -115,11 +110,6 @@ class Lane:
     def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
         """Take up what is ready, and return how a step begins, which `step_ended` ends; see `Pool.step`."""
         self._begin_to_decide()
-        if self._policy.found:
-            self._policy.steps_are_marked()
-        return self._next_step(key, keeps_results)
-
-    def _next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
         self._take_up()
         if keeps_results:
             self._take_offers(key)
@@ -130,10 +120,6 @@ class Lane:
 
     def step_ended(self, outcome: StepOutcome, failed: bool) -> None:
         """Learn from a step; `failed` where an exception left it, so that it tells nothing about the next."""
-        self._step_ended(outcome, failed)
-        self.open = False
-
-    def _step_ended(self, outcome: StepOutcome, failed: bool) -> None:
         events, complete, clean, tag = outcome
         followed = self._cache.get(tag)
         if followed is not None:
@@ -151,26 +137,9 @@ class Lane:
             confirms=confirms,
         )
         if followed is not None and complete and not (clean or failed):
-            followed.departures += 1
-            # What a step that was found leaves behind may be the enclosing loop's, and go with its iteration.
-            if not self._policy.found or followed.departures >= ENCLOSED:
-                self._make_way(followed)
+            self._make_way(followed)
         if plans and before is not None and record is not None and confirms is not None:
             self._plan(confirms.number, before, record.log)
-
-    def steps_found(self, outcomes: Sequence[StepOutcome]) -> None:
-        """Learn from steps that were found and have ended, and tell what the next ones may follow; on any thread.
-
-        Plans are taken up as well: little is alive besides a new arena when a step has just ended.
-        """
-        if not self._policy.found:
-            return
-        self._begin_to_decide()
-        for outcome in outcomes:
-            self._step_ended(outcome, failed=False)
-        start = self._next_step(None)
-        self._reserve(start.arena_bytes)  # it may have been given back
-        self._backend.expect(start, start.timestamps or self._planner.busy)
         self.open = False
 
     # ------------------------------------------------------------------------------------------------------ planning
@@ -178,14 +147,13 @@ class Lane:
     def _plan(self, number: int, record: Record, following: StepLog) -> None:
         """Have a record planned next to the plans in use."""
         log, old, keeps_results = record.log, record.departed_from, record.keeps_results
-        inner = self._cache.within(log.requested) if self._policy.found else set()
         job = PlanJob(
             log,
             # A step that keeps its results leaves nothing in the arena, so its plan has nothing to agree on.
             log.alone() if keeps_results else following,
-            None if old is not None and old.tag in inner else old,
-            [used for used in self._cache.variants(record.key) if used.tag not in inner],
-            () if keeps_results else [used for used in self._cache.plans() if used.tag not in inner],
+            old,
+            self._cache.variants(record.key),
+            () if keeps_results else self._cache.plans(),
             self._arena(self._backend.stayers(self.number)),
             doubted=old is not None and old.revisions < DOUBTED,
         )
@@ -292,12 +260,11 @@ class Lane:
         return self._planner.wait(timeout)
 
     def take_up(self) -> None:
-        """Put the plans that are ready into use, whether steps are marked or found; not while a marked one runs."""
+        """Put the plans that are ready into use; not while a step runs."""
         if not self.open:
             self._begin_to_decide()
             self._take_up()
             self.open = False
-        self.steps_found(())
 
     def planner_lost(self) -> None:
         """Forget the plans being made: a fork has left behind the thread that makes them."""
@@ -315,7 +282,6 @@ class Lane:
         for key, plan in plans:
             self._cache.add(self._cache.install(key, plan))
             self.latest = plan
-        self.steps_found(())
         return True
 
     @property

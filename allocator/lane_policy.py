@@ -96,9 +96,6 @@ class LanePolicy(Generic[R]):
     ----------
     warmup
         Steps to let pass before recording.
-    found
-        Whether steps are found, rather than marked. There is no warm-up then, but the first one that is found is
-        planned only if the next one repeats it.
     has_time
         Tells whether there is time for one more order; called where one is due, and never twice for it.
 
@@ -106,15 +103,10 @@ class LanePolicy(Generic[R]):
     ----------
     state
         Where the lane is.
-    found
-        Whether its steps are found.
     """
 
-    def __init__(
-        self, warmup: int, *, found: bool = False, has_time: Callable[[], bool] = lambda: True
-    ) -> None:
-        self.found = found
-        self.state: WarmUp | Watch | Confirm[R] = WarmUp(warmup) if warmup and not found else WATCH
+    def __init__(self, warmup: int, *, has_time: Callable[[], bool] = lambda: True) -> None:
+        self.state: WarmUp | Watch | Confirm[R] = WarmUp(warmup) if warmup else WATCH
         self._has_time = has_time
         self._steps = 0
         self._seen: deque[int] = deque(maxlen=REMEMBERED)  # numbers of orders for records
@@ -129,9 +121,7 @@ class LanePolicy(Generic[R]):
 
     def wants_log(self, *, has_plan: bool) -> bool:
         """Whether the next step's log is wanted even if the step is clean; `has_plan`: it is expected to follow one."""
-        # Steps that are found count only if they are logged.
-        rotates = self._until_rotated > 0 if self.found else self._until_rotated == 1
-        return not has_plan or self.record is not None or rotates
+        return not has_plan or self.record is not None or self._until_rotated == 1
 
     # ------------------------------------------------------------------------------------------------------- steps
 
@@ -209,9 +199,8 @@ class LanePolicy(Generic[R]):
             convinces = self._is_due(revisions)
         else:
             again = evidence is Evidence.REPEATED or number in self._seen
-            is_warmup = self.found and not self._seen  # it may be the one that makes the optimizer's state
             self._seen.append(number)
-            convinces = again or (self._unproven < UNPROVEN and not is_warmup)
+            convinces = again or self._unproven < UNPROVEN
         if number in self._in_work or not convinces or not self._has_time():
             return False
         self._unproven += evidence is not Evidence.OBSTRUCTED
@@ -219,16 +208,6 @@ class LanePolicy(Generic[R]):
         return True
 
     # ------------------------------------------------------------------------------------------------- other events
-
-    def steps_are_marked(self) -> None:
-        """Note that steps are not found any more; a record that was found is no use."""
-        self.found = False
-        self.drop_record()
-
-    def drop_record(self) -> None:
-        """Give up the record, as nothing will confirm it."""
-        if isinstance(self.state, Confirm):
-            self.state = WATCH
 
     def plan_made(self, number: int) -> None:
         """Note that an order has been carried out, whatever came of it."""

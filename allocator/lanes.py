@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
-from ._core import Backend, Scope, StepOutcome, runs_apart
-from .planning_budget import PATIENCE, Planning, PlanningBudget
-from .workers import start_outcome_thread
+from ._core import Backend, Scope, runs_apart
+from .planning_budget import Planning, PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -51,10 +50,7 @@ class InterruptedThread(Interrupted, threading.local):
 
 
 class Lanes:
-    """A pool's steps on one device; every planned offset is a multiple of `alignment` bytes.
-
-    With the option ``auto_step``, steps are found until the first `begin_step`.
-    """
+    """A pool's steps on one device; every planned offset is a multiple of `alignment` bytes."""
 
     def __init__(self, backend: Backend, alignment: int, options: PlanningOptions) -> None:
         self._backend, self._options = backend, options
@@ -63,28 +59,15 @@ class Lanes:
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []
-        self._of_process = backend.scope == Scope.process
-        self._interrupted = Interrupted() if self._of_process else InterruptedThread()
+        self.of_process = backend.scope == Scope.process
+        self._interrupted = Interrupted() if self.of_process else InterruptedThread()
         self._diagnosis: Diagnosis | None = None
         self._refusal: str | None = None
-        self._collecting = threading.Lock()
-        self._lost = False  # outcomes may be: they are being learnt from, or that was cut off
-        if options.auto_step and self._start_outcome_thread():
-            backend.find_steps()
 
     @property
     def backend(self) -> Any:
         """What serves the requests."""
         return self._backend
-
-    def _start_outcome_thread(self) -> bool:
-        backend = self._backend
-        try:
-            start_outcome_thread(backend.wait_for_outcomes, backend.close, self.collect)
-        except RuntimeError as error:  # no thread: the pool serves and finds no steps
-            self.planning.failed(error)
-            return False
-        return True
 
     def _step_slot(self, number: int, lanes: list[int]) -> StepSlot:
         """Return a step slot that has these lanes; some of them may be new."""
@@ -126,7 +109,7 @@ class Lanes:
 
     def nested(self) -> PoolError:
         """Return what to raise where this thread runs a step already."""
-        runner = "the process" if self._of_process else "this thread"
+        runner = "the process" if self.of_process else "this thread"
         return PoolError(f"{runner} runs a step already: steps do not nest{_of_tasks()}")
 
     @runs_apart
@@ -158,40 +141,9 @@ class Lanes:
             self.planning.failed(trouble)
 
     @runs_apart
-    def collect(self) -> float:
-        """Learn from the steps that were found and have ended; on any thread.
-
-        Return for how many seconds outcomes are to wait then: more than 0 where planning has used its share.
-        """
-        with self._collecting:  # outcomes come in their order
-            budget = self.planning.budget
-            before = budget.seconds
-            with budget.timed():
-                try:
-                    self._collect()
-                except Exception as error:
-                    self.planning.failed(error)
-            return 0.0 if budget.has_time() else PATIENCE * (budget.seconds - before)
-
-    def _collect(self) -> None:
-        lost, self._lost = self._lost, True
-        outcomes: dict[int, list[StepOutcome]] = {}
-        for number, outcome in self._backend.take_outcomes():
-            outcomes.setdefault(number, []).append(outcome)
-        for number in range(self._backend.step_slots()):
-            step_slot = self._step_slot(number, self._backend.lanes_of(number))
-            with step_slot.mutex:
-                for lane in step_slot.lanes:
-                    lane.open |= lost
-                    if lane.number in outcomes:
-                        lane.steps_found(outcomes[lane.number])
-        self._lost = False
-
-    @runs_apart
     def wait(self, timeout: float | None) -> bool:
         """Wait until the plans being made are ready for the next step; return whether they are."""
         self._backend.settle()
-        self.collect()
         until = None if timeout is None else time.monotonic() + timeout
         ready = True
         for step_slot in list(self._step_slots):
@@ -236,8 +188,6 @@ class Lanes:
             lane.planner_lost()
         self.planning.shared.reset_after_fork()
         self.planning.budget.reset_after_fork()
-        if self._backend.finds_steps:
-            self._start_outcome_thread()
 
     def refuse(self, why: str) -> None:
         """Let no further step begin."""

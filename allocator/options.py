@@ -57,8 +57,8 @@ class PlanningOptions(NamedTuple):
         made and 2 seconds more; the first four plans come in any case. Records over budget are skipped and counted
         (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
     auto_step
-        Find the step that the program repeats, without ``step`` being called, and plan it; see ``Pool.step``. There is
-        no warm-up.
+        For programs that do not mark their steps: in each thread a step ends, and the next begins, where an optimizer
+        of Chainer's or PyTorch's has updated. The first update begins the first step. See ``Pool.step``.
     small
         Requests below this many bytes are neither planned nor counted. None: as many as the array library or the C
         library has caches for (NumPy: 1033; PyTorch on the host: 16384). On a device all requests are planned, and
@@ -71,7 +71,8 @@ class PlanningOptions(NamedTuple):
     Raises
     ------
     PoolError
-        An option is not what it is to be, or there is none of this name.
+        An option is not what it is to be, or there is none of this name; ``auto_step=True``, where neither Chainer nor
+        PyTorch is installed.
     UnknownSolverError
         There is no such solver.
     """

@@ -29,12 +29,6 @@ SHARE = 0.05
 HEAD_START = 2.0
 """Seconds of CPU time for which the share is available from the beginning."""
 
-PATIENCE = 50
-"""Where there is no time left, steps that were found are looked at for one part in so many of the time.
-
-Without this a loop of short steps that all differ, found at a share of 0.01, took 1.28 times the CPU time.
-"""
-
 FIRST = 4
 """Orders that are carried out whatever they cost: a few kinds of steps, with many blocks each. Under a bound they are
 packed in haste, as all others (packing/portfolio.py)."""

@@ -10,11 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import PoolError
+from . import step_boundaries
 from ._core import Enterable, Step, watch_forks
 from .forking import register
 from .lanes import Lanes
 from .options import PlanningOptions
 from .step import interrupt
+from .step_boundaries import ToldSteps
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -51,6 +53,9 @@ class Pool(ABC):
 
     def __init__(self, options: Options) -> None:
         self._options = PlanningOptions.of(type(self).__name__, options)
+        if self._options.auto_step:
+            step_boundaries.listen()
+        self._told = ToldSteps(is_over=not self._options.auto_step)
         if self._plans_at_once:
             from . import lane, report  # noqa: F401
         self._by_device: dict[int, Lanes] = {}
@@ -93,6 +98,10 @@ class Pool(ABC):
         """Return the lanes of this thread's current device."""
         return self._on(self._current_device())
 
+    def _told_lanes(self) -> Lanes | None:
+        """Return the lanes in which an update of this thread ends a step; None where the pool does not serve."""
+        return self._lanes() if self._serves_here() else None
+
     def _all_lanes(self) -> list[Lanes]:
         """Return the lanes of all devices in use."""
         return list(self._by_device.values())
@@ -106,8 +115,8 @@ class Pool(ABC):
 
         An exception that leaves the step passes on; what the step did is not taken for a record.
 
-        A pool with ``auto_step=True`` finds steps without this: those of each thread, with the key None.
-        The first step that is marked on a device ends the search for steps there, for good.
+        A pool with ``auto_step=True`` is told steps without this, with the key None. The first step that is marked ends
+        that, for good.
 
         Parameters
         ----------
@@ -129,6 +138,7 @@ class Pool(ABC):
         RuntimeWarning
             Once, if the pool does not serve this thread.
         """
+        self._told.end(for_good=True)
         if not self._warned and not self._serves_here():
             self._warned = True
             warnings.warn(
@@ -293,10 +303,11 @@ class EnteredPool(Enterable, Pool):
     _enter: Callable[[], object]
     _leave: Callable[[], object]
 
-    def _explain(self, error: BaseException) -> None:
-        """Have an error of a request that found no memory tell what fills it."""
-        if self._is_out_of_memory(error):
+    def _before_leaving(self, error: BaseException | None) -> None:
+        """Have an error of a request that found no memory tell what fills it; end the step that was told here."""
+        if error is not None and self._is_out_of_memory(error):
             self._lanes().diagnose(error)
+        self._told.end_here()
 
     def _is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)

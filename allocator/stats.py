@@ -57,12 +57,11 @@ class Stats:
         "them can be replayed is smaller. 0 before the first plan.",
     )
     steps: int = _count(
-        Kind.EVENTS, "Steps that have ended, those found by ``auto_step`` included.", default=0
+        Kind.EVENTS, "Steps that have ended, those told with ``auto_step`` included.", default=0
     )
     planning_seconds: float = _count(
         Kind.SECONDS,
-        "CPU time that making plans has used, and looking at steps that were found, in seconds, on threads of the "
-        "pool.",
+        "CPU time that making plans has used, in seconds, on threads of the pool.",
         default=0.0,
     )
     plans_skipped: int = _count(

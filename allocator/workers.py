@@ -1,14 +1,12 @@
-r"""The threads of a pool: one that makes a lane's plans, and one that learns from steps that the core has found.
+r"""The thread that makes a lane's plans, while there are jobs.
 
 ::
 
-    program's thread   ... request | request | request ...     the core ends a step that it has found, begins the next
-                                        \ outcome  ^
-    outcome thread                        collect()|           record, confirm, submit, take up, expect; perhaps rest
-                                           \ job   | result
-    planner's thread                         pack, install     one for each lane, while there are jobs
+    program's thread   ... step | step | step | step ...      takes up what is ready between two steps
+                                \ job       ^
+    planner's thread             pack, install
 
-No request waits for either of them. The solvers release the GIL; what is done in Python would keep the program waiting
+No request waits for it. The solvers release the GIL; what is done in Python would keep the program waiting
 all the same, as the interpreter lets a thread that waits for the GIL wait up to 5 ms (`sys.getswitchinterval`). So jobs
 come in pieces of a millisecond or less, and between them the planner steps aside.
 
@@ -22,7 +20,6 @@ import atexit
 import sys
 import threading
 import time
-import weakref
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable
@@ -36,9 +33,6 @@ T = TypeVar("T")
 
 STEP_ASIDE = 1e-4
 """Seconds; enough for a waiting thread to wake up and take the GIL."""
-
-LONGEST_REST = 0.5
-"""Seconds; longer, and a program that begins to repeat would wait for its plan."""
 
 
 def let_others_run() -> None:
@@ -79,11 +73,6 @@ class Planner(Generic[T]):
         self._waiting: deque[Callable[[], T]] = deque()
         self._done: list[T] = []
         self._works = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether there are jobs that are not done, or whose results have not been collected."""
-        return self._works or bool(self._done)
 
     def submit(self, job: Callable[[], T]) -> None:
         """Start a job when those before it are done; raise RuntimeError where no thread can be started for it."""
@@ -138,33 +127,3 @@ class Planner(Generic[T]):
             idle.get(timeout=timeout)
             return True
         return False
-
-
-def start_outcome_thread(
-    wait: Callable[[], bool],
-    close: Callable[[], None],
-    collect: Callable[[], float],
-) -> threading.Thread:
-    """Call a bound method on a thread of its own, whenever there are outcomes, as long as the method's owner lives.
-
-    `wait` waits for the next outcomes, and returns False after `close`, which is called when the owner dies. `collect`,
-    the method, is not kept alive; it does not raise, and returns seconds to rest, `LONGEST_REST` at most. RuntimeError
-    where the system gives no thread.
-    """
-    method = weakref.WeakMethod(collect)
-    thread = threading.Thread(target=_run, args=(wait, method), name="stowplan-outcomes", daemon=True)
-    thread.start()
-    # Not at exit: the thread sleeps without the GIL, and is best left alone there.
-    weakref.finalize(collect.__self__, close).atexit = False  # type: ignore[attr-defined]
-    return thread
-
-
-def _run(wait: Callable[[], bool], method: weakref.WeakMethod[Callable[[], float]]) -> None:
-    while wait():
-        collect = method()
-        if collect is None:
-            return
-        rest = collect()
-        del collect
-        if rest > 0:
-            time.sleep(min(rest, LONGEST_REST))

@@ -1,7 +1,7 @@
 """What training takes of a device: ``python -m experiments.device``.
 
 Networks are trained in the ways of `measures.device_training.WAYS`: with CuPy's own pool, through CupyPool as it is,
-with steps that it finds by itself, with its first steps in managed memory, with lean steps, and under the least
+with steps that Chainer tells, with its first steps in managed memory, with lean steps, and under the least
 budget that a schedule keeps. Each run is in a process of its own. The table has what is in use of the device after
 each step, by its driver; the most at any request; from which step on the plan serves; and the smallest device on
 which the same training runs to its end, by bisection over devices of other sizes. Only the simulated device has a
@@ -55,9 +55,9 @@ SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
 SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
-DUE = {"pool": 4, "auto": 6, "managed": 4, "lean": 5, "budget": 9}
-"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; it finds a step that
-has come three times after the first; a scheduler needs the first step for itself, and under a budget four more."""
+DUE = {"pool": 4, "auto": 5, "managed": 4, "lean": 5, "budget": 9}
+"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; the first step that is
+told comes after the first update; a scheduler needs the first step for itself, and under a budget four more."""
 SERVING = 0.5
 """Share of a step's requests from which on the plan counts as serving."""
 BUDGET_ATTEMPTS = 4

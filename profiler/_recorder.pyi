@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +45,3 @@ class HeapRecorder(StepWatch):
     def __init__(self, small: int = 0, sites: CallSites | None = None) -> None: ...
     def watch(self) -> bool: ...
     def leave(self) -> None: ...
-
-class StepFinder:
-    def observe(
-        self, size: int, stream: int, live: int, begins: bool | None = None
-    ) -> Literal["begins", "found", "lost"] | None: ...
-    @property
-    def periods(self) -> tuple[int, int]: ...
-    @property
-    def anchors(self) -> int: ...

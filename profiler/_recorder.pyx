@@ -99,19 +99,6 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 
-cdef extern from "step_finder.hpp" namespace "stowplan::profiler" nogil:
-    cdef cppclass CStepFinder "stowplan::profiler::StepFinder":
-        cppclass Cue:
-            pass
-        cppclass Hint:
-            pass
-        CStepFinder() except +
-        Cue observe(int64_t, int64_t, int64_t, Hint) except +
-        uint32_t first()
-        uint32_t second()
-        uint32_t anchors()
-
-
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
     object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>" (
         const char* name, object upstream, size_t small)
@@ -264,30 +251,3 @@ cdef object _array(const void* data, size_t count, object dtype):
     if count:
         memcpy(cnp.PyArray_DATA(array), data, array.nbytes)
     return array
-
-
-CUES = (None, "begins", "found", "lost")
-
-
-cdef class StepFinder:
-    """Finds the step in a sequence of requests; see profiler/core/step_finder.hpp."""
-
-    cdef CStepFinder finder
-
-    def observe(self, int64_t size, int64_t stream, int64_t live, begins=None):
-        """Add a request, with the bytes alive before it; return None, "begins", "found" or "lost".
-
-        `begins`: whether a step is known to begin with it, or None.
-        """
-        cdef uint8_t hint = 0 if begins is None else 2 if begins else 1
-        return CUES[<uint8_t>self.finder.observe(size, stream, live, <CStepFinder.Hint>hint)]
-
-    @property
-    def periods(self):
-        """After "found": the numbers of the requests with which the two whole steps before it began."""
-        return self.finder.first(), self.finder.second()
-
-    @property
-    def anchors(self):
-        """How many kinds of steps it has followed so far."""
-        return self.finder.anchors()

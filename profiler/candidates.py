@@ -16,9 +16,7 @@ The step is the loop that a person would name. It is looked for from outside to 
    itself makes fewer than `SELDOM` passes in a row. A library's loop takes the place of a user's own only in the latter
    case.
 
-Where call sites are not recorded, or little was requested in loops of Python, steps are found from the sizes of the
-requests alone (profiler/core/step_finder.hpp). Then the step is the one that covers most bytes, or a shorter one that
-covers nearly as much.
+Where call sites are not recorded there are no loops, and no candidates.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from .program_log import ProgramLog
 SELDOM = 8
 NEARLY = 0.8
 NOTABLE = 0.1
-OF_FOUND = 1 / 25
-"""Among steps found from sizes, the share of the bytes that a shorter one may cover less."""
 LEAST_PASSES = 3
 
 
@@ -50,7 +46,7 @@ class StepCandidate:
         The profile of one of its runs.
     loop
         The line of the loop, ``"file:line function"``; where that is a library's, the user's line that has called it,
-        and after ``" > "`` the library's. Empty where it is not known.
+        and after ``" > "`` the library's.
     text
         The text of that line.
     start
@@ -150,10 +146,3 @@ def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
             break
         step = most
     return step
-
-
-def chosen_of_found(steps: Sequence[Measured]) -> Measured | None:
-    """Return which of the steps that were found from sizes is the step; None if there is none."""
-    most = max((step.bytes for step in steps), default=0)
-    notable = [step for step in steps if step.bytes >= most * (1 - OF_FOUND)]
-    return min(notable, key=lambda step: int(step.node.ends[0] - step.node.starts[0]), default=None)

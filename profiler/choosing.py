@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from ._recorder import CallSites, StepWatch
-from .candidates import Measured, StepCandidate, chosen, chosen_of_found, measure
+from .candidates import Measured, StepCandidate, chosen, measure
 from .events import IntArray
-from .found_steps import found_steps
 from .loops import line_of
 from .passes import LoopNode, loops_of
 from .program import Program
@@ -17,11 +16,8 @@ from .program_log import ProgramLog
 from .recorded import profile_of
 from .steps import MOST_TURNS
 
-ENOUGH = 0.5
-"""Share of all bytes that loops request; where it is less, steps are found from the sizes, too."""
 
-
-def candidates_of(watch: StepWatch, sites: CallSites | None, program: Program) -> list[StepCandidate]:
+def candidates_of(watch: StepWatch, sites: CallSites, program: Program) -> list[StepCandidate]:
     """Return the steps of a program, in its order.
 
     Parameters
@@ -29,7 +25,7 @@ def candidates_of(watch: StepWatch, sites: CallSites | None, program: Program) -
     watch
         What has logged it.
     sites
-        The call sites of its requests; None where they were not recorded.
+        The call sites of its requests.
     program
         Its counts.
     """
@@ -37,14 +33,8 @@ def candidates_of(watch: StepWatch, sites: CallSites | None, program: Program) -
     if not len(log):
         return []
     asked = watch.asked()
-    loops = [] if sites is None else _loops(log, sites, asked)
+    loops = _loops(log, sites, asked)
     step = chosen(log, loops)
-    in_loops = sum(loop.bytes for loop in loops if loop.node.parent not in {other.node for other in loops})
-    if step is None or in_loops < ENOUGH * asked[:, 1].sum():
-        found = [_found(log, node) for node in found_steps(log)]
-        best = chosen_of_found(found)
-        if best is not None and (step is None or best.bytes > in_loops):
-            loops, step = found, best
     return [
         _candidate(log, loop, sites, asked.sum(axis=0), program, loop is step)
         for loop in sorted(loops, key=lambda loop: int(loop.node.starts[0]))
@@ -65,12 +55,6 @@ def _loops(log: ProgramLog, sites: CallSites, asked: IntArray) -> list[Measured]
 def _is_listed(node: LoopNode) -> bool:
     """Whether a loop is one of the program's steps: of those in libraries, only the outermost ones are."""
     return node.passes > 1 and (node.is_users or node.parent is None)
-
-
-def _found(log: ProgramLog, node: LoopNode) -> Measured:
-    start, end, _ = _usual_pass(log, node)
-    times = max(log.times(start, end), 1)
-    return measure(log, node, times * (end - start), times * int(log.size[start:end].sum()))
 
 
 def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
@@ -103,7 +87,7 @@ def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
 def _candidate(
     log: ProgramLog,
     loop: Measured,
-    sites: CallSites | None,
+    sites: CallSites,
     asked: IntArray,
     program: Program,
     is_step: bool,
@@ -114,17 +98,12 @@ def _candidate(
     first = row - next((back for back in range(row) if node.enters[row - back]), row)
     before = node.starts[max(first, row - MOST_TURNS) : row].tolist()
     step = log.recorded([*before, start], end)
-    profile, turns = profile_of(
-        step, log.recorded([*before, start, end], following), [] if sites is None else sites.sites
-    )
+    profile, turns = profile_of(step, log.recorded([*before, start, end], following), sites.sites)
     kind = log.signatures(node.starts, node.ends)
     kept = int((node.ends - node.starts).sum())
     scale = max(loop.requests / max(kept, 1), 1.0)
     times = round(int((kind == kind[row]).sum()) * scale)
     passes = round(node.passes * scale)
-    if node.loop is None:
-        times = max(times, log.times(start, end))
-        passes = max(passes, times)
     profile = replace(
         profile,
         program=replace(
@@ -136,7 +115,7 @@ def _candidate(
             turns=turns,
         ),
     )
-    name, text = _named(log, node, sites)
+    name, text = _named(node, sites)
     requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
     return StepCandidate(
         profile,
@@ -153,27 +132,10 @@ def _candidate(
     )
 
 
-def _named(log: ProgramLog, node: LoopNode, sites: CallSites | None) -> tuple[str, str]:
+def _named(node: LoopNode, sites: CallSites) -> tuple[str, str]:
     """Return the line of a loop and its text; see `StepCandidate.loop`."""
-    if sites is None:
-        return "", ""
-    frames = node.frames
-    if node.loop is None:
-        # The calls that all requests of the step have in common.
-        numbers = np.unique(log.site[node.within])
-        stacks = [sites.frames[number] for number in numbers.tolist() if number >= 0]
-        common = next(
-            (k for k, frame in enumerate(zip(*stacks, strict=False)) if len(set(frame)) > 1),
-            min(map(len, stacks), default=0),
-        )
-        frames = stacks[0][:common] if stacks else ()
-    elif node.is_users:
+    users = next(((code, place) for code, place in reversed(node.frames) if sites.is_users(code)), None)
+    if node.is_users or users is None:
         return str(node.loop), node.loop.text
-    users = next(((code, place) for code, place in reversed(frames) if sites.is_users(code)), None)
-    if users is None:
-        return ("", "") if node.loop is None else (str(node.loop), node.loop.text)
     line, text = line_of(*users)
-    name = f"{users[0].co_filename}:{line} {users[0].co_name}"
-    if node.loop is None:
-        return name, text
-    return f"{name} > {node.loop.short()}", text
+    return f"{users[0].co_filename}:{line} {users[0].co_name} > {node.loop.short()}", text

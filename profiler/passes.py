@@ -67,10 +67,10 @@ class LoopNode:
         Whether a request was made in it, bool (n,).
     """
 
-    loop: Loop | None
+    loop: Loop
     parent: LoopNode | None
     frames: Stack
-    is_users: bool = True
+    is_users: bool
     starts: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     ends: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     enters: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
@@ -96,7 +96,7 @@ class LoopNode:
     @property
     def is_comprehension(self) -> bool:
         """Whether it is one, and no ``for`` or ``while``."""
-        return self.loop is not None and self.loop.is_comprehension
+        return self.loop.is_comprehension
 
     def around(self) -> Iterator[LoopNode]:
         """Yield the loops around it, the innermost first."""

@@ -124,21 +124,6 @@ class ProgramLog:
         total = np.cumsum(np.where(self.events["kind"] == ALLOCATE, size, -size))
         return total[self.position] - self.size
 
-    def times(self, start: int, end: int) -> int:
-        """Return how often the requests from a start to an end came, one run not overlapping another.
-
-        Their sizes, streams, and the bytes freed between them count: on a grid, all sizes are alike.
-        """
-        freed = np.append(0, self.live_before[:-1] + self.size[:-1] - self.live_before[1:])
-        names = self.symbol ^ (freed.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93))
-        everything, part = names.tobytes(), names[start:end].tobytes()
-        times, at = 0, everything.find(part)
-        while at >= 0:
-            aligned = at % names.itemsize == 0
-            times += aligned
-            at = everything.find(part, at + (len(part) if aligned else 1))
-        return times
-
     def signatures(self, starts: IntArray, ends: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the requests from each start to its end, in order, uint64 (m,).
 

@@ -38,7 +38,7 @@ def once_imported(
     Parameters
     ----------
     name
-        A top-level module.
+        A module, by its full name.
     action
         Called in the thread that imports. Its exceptions are raised by the import.
     during

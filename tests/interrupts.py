@@ -18,6 +18,8 @@ from typing import Any
 
 from stowplan.allocator._core import set_aside
 
+from .updates import update
+
 STEPS = 6
 """Steps of a program: a plan serves the last ones."""
 
@@ -103,7 +105,7 @@ def torch_pool() -> tuple[Any, Callable[[], object]]:
 
 POOLS: dict[str, Callable[[], tuple[Any, Callable[[], object]]]] = {
     "numpy": numpy_pool,
-    "numpy-found": lambda: numpy_pool(auto_step=True),
+    "numpy-told": lambda: numpy_pool(auto_step=True),
     "cupy": cupy_pool,
     "torch": torch_pool,
 }
@@ -112,12 +114,13 @@ POOLS: dict[str, Callable[[], tuple[Any, Callable[[], object]]]] = {
 def step_outcome(name: str, moment: float) -> tuple[str, int]:
     """Interrupt a program; return what becomes of it, and how many instructions it has run."""
     pool, work = POOLS[name]()
-    found = name.endswith("found")
+    told = name.endswith("told")
 
     def steps(count: int) -> None:
         for _ in range(count):
-            if found:
+            if told:
                 work()
+                update()
             else:
                 with pool.step():
                     work()
@@ -130,9 +133,9 @@ def step_outcome(name: str, moment: float) -> tuple[str, int]:
         try:
             if set_aside(False):
                 return "the thread is not seen", passed
-            if not found and pool.report(as_dict=True)["step"]["running"]:
+            if not told and pool.report(as_dict=True)["step"]["running"]:
                 return "a step is open", passed
-            steps(4 * STEPS if found else 2 * STEPS)
+            steps(2 * STEPS)
             before = pool.stats
             steps(1)
             after = pool.stats

@@ -19,6 +19,7 @@ from .upstream_memory import UpstreamMemory
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..lanes import Lanes
     from ..options import Options
 
 FORKED = (
@@ -131,6 +132,10 @@ class CupyPool(Pool):
         import cupy
 
         return int(cupy.cuda.device.get_device_id())
+
+    def _told_lanes(self) -> Lanes | None:
+        # A device of which nothing was requested is not asked for anything: that would make a context there.
+        return self._by_device.get(self._current_device()) if self._by_device else None
 
     def _pool_of(self, device: int) -> DevicePool:
         pool: DevicePool = self._on(device).backend

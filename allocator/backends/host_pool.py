@@ -77,15 +77,14 @@ class HostPool(EnteredPool):
         PoolError
             The pool is not installed.
         """
+        self._told.end()
         self._host.uninstall()
 
     def serve_by_heap(self) -> None:
-        """Serve by the pool's heap alone until a step is marked, as ``stowplan run`` does: no request is noted.
+        """Serve by the pool's heap alone until the first step begins, as ``stowplan run`` does: no request is noted.
 
         To be called before the pool serves. Nothing with a limit, which the heap does not know. Requests of 32 KiB and
-        more are counted, as ``heap_only``, with their bytes in whole pages; no step is looked for. A pool with
-        ``auto_step=True`` does the same for a while, if it serves fewer than a sixteenth of 65,536 requests from plans,
-        and finds no step, or eight times in a row; and for twice as many requests after each further search in vain.
+        more are counted, as ``heap_only``, with their bytes in whole pages.
         """
         self._host.serve_by_heap()
 

@@ -129,7 +129,7 @@ class TorchCudaPool(EnteredPool):
                 f"({str(error).splitlines()[0]}); expected install() before anything is on a GPU"
             ) from error
         _installed.append((self, allocator))
-        if self._options.auto_step or self._options.limit is not None:
+        if self._options.limit is not None:
             for device in range(torch.cuda.device_count()):
                 self._on(device)
 

@@ -1,6 +1,7 @@
 """A simulation that spends its time in page faults, without the pool and with it."""
 
 import resource
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -16,21 +17,21 @@ def advance(height, before):
     height[:] = after
 
 
-def simulate(steps):
+def simulate(steps, step=nullcontext):
     """Return how many pages the kernel had to bring in the last time step."""
     height, before = np.ones((1500, 1500)), np.ones((1500, 1500))
-    for number in range(steps):
+    for _ in range(steps):
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        advance(height, before)
-        if number == steps // 2:
-            pool.wait()  # only to make this example deterministic
+        with step():
+            advance(height, before)
+        pool.wait()  # only to make this example deterministic
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
 
 
-pool = NumpyPool(auto_step=True)
+pool = NumpyPool()
 many = simulate(12)
 with pool:
-    few = simulate(12)
+    few = simulate(12, pool.step)
 print(f"page faults in a time step: {many:,} without the pool, {few:,} with it")
 print(f"{pool.stats.replayed} allocations replayed")
 assert few < many

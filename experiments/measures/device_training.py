@@ -24,7 +24,7 @@ from .scheduled_steps import ScheduledWorkload
 WAYS = {
     "cupy": "CuPy's own pool",
     "pool": "CupyPool",
-    "auto": "CupyPool, steps found",
+    "auto": "CupyPool, steps told by Chainer",
     "managed": "CupyPool, first steps in managed memory",
     "lean": "CupyPool, lean",
     "budget": "CupyPool, under a budget",

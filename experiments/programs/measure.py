@@ -96,7 +96,7 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     """Return what ``--stats`` says of NumPy's pool, as medians over runs; None for what it does not say.
 
     ``planned`` is the share of requests since the first plan that came from a plan, ``of_all`` that of all requests,
-    ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps found,
+    ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps,
     ``faults_in_script`` minor page faults while the script ran.
     """
     found = []

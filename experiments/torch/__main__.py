@@ -22,15 +22,14 @@ from ..measures import contest, output, peers
 from ..measures.contest import OURS
 from ..measures.kept import Row
 from . import measure
-from .measure import AUTO, GLIBC, Work
+from .measure import GLIBC, Work
 
 ROUNDS, QUICK_ROUNDS = 5, 2
 TURNS, QUICK_TURNS = 5, 3
 PACKAGES = ("torch",)
 TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
 NOTE = (
-    "*stowplan*: `TorchPool` with marked steps; *auto_step*: the same without marks. CPU time over glibc's, medians "
-    "over rounds of the medians over turns; the standard error over rounds stands behind it. Faults: minor page faults "
+    "*stowplan*: `TorchPool` with marked steps. CPU time over glibc's, medians over rounds of the medians over turns; the standard error over rounds stands behind it. Faults: minor page faults "
     "of a step. RSS: the largest resident set in the measured turns. *Replayed*: of the requests of 16 KiB and more."
 )
 
@@ -50,7 +49,7 @@ def row_of(work: Work, rounds: int, turns: int, seed: int, out: Path) -> Row:
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     column = output.Column
-    others = contest.others_in(rows, (OURS, AUTO, peers.TUNED_GLIBC, *peers.LIBRARIES))
+    others = contest.others_in(rows, (OURS, peers.TUNED_GLIBC, *peers.LIBRARIES))
     return [
         column("network", "title"),
         column("phase", "phase"),
@@ -61,7 +60,6 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
         *(column(f"{name}: faults", f"count_{name}", "{:,.0f}".format) for name in (GLIBC, *others)),
         *(column(f"{name}: RSS MiB", f"bytes_{name}", output.mib) for name in (GLIBC, *others)),
         column("replayed", f"replayed_{OURS}", "{:.2%}".format),
-        column("auto_step: replayed", f"replayed_{AUTO}", "{:.2%}".format),
         column("arena MiB", f"arena_{OURS}", output.mib),
         column("above its bound", f"fragmentation_{OURS}", output.above),
         column("same results", "identical", lambda same: "yes" if same else "NO"),

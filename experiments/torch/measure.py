@@ -1,8 +1,7 @@
 """A worker for each contestant, all of them at once, that run steps in turns whose order changes.
 
 A *contestant* is a way to run the same worker: ``glibc`` is Python as it is, ``stowplan`` has a `stowplan.TorchPool`
-and marks its steps, ``auto_step`` has one that finds them, and each of `measures.peers` has something in its
-environment. In a *round* all start again, warm up, and take some turns each; one runs at a time. Its figure in a round
+and marks its steps, and each of `measures.peers` has something in its environment. In a *round* all start again, warm up, and take some turns each; one runs at a time. Its figure in a round
 is the median over turns of the ratio to glibc's in the same turn, for two processes of one program can differ as long
 as they live. Medians over rounds count.
 
@@ -33,9 +32,9 @@ from ..measures.contest import OURS
 from ..measures.kept import Row
 from ..measures.medians import standard_error
 
-GLIBC, AUTO = "glibc", "auto_step"
+GLIBC = "glibc"
 WARMUP = (4, 4, 2)
-"""Steps of the turns before the first that counts: enough for steps to be found and planned where none is marked. After
+"""Steps of the turns before the first that counts: enough for steps to be planned. After
 each turn, pools that can be told to have their plans ready."""
 
 
@@ -63,12 +62,16 @@ class Worker:
     def __init__(self, work: Work, contestant: str, added: Mapping[str, str], folder: Path) -> None:
         self._what = f"{work.network}, {contestant}"
         self._log = folder / f"{contestant.replace(' ', '_')}.log"
-        pool = {OURS: "marked", AUTO: "auto"}.get(contestant)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(work.threads))
         environment = peers.environment({**threads, **added})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker", json.dumps(asdict(work) | {"pool": pool})],
+            [
+                sys.executable,
+                "-m",
+                f"{__package__}.worker",
+                json.dumps(asdict(work) | {"pool": contestant == OURS}),
+            ],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -111,7 +114,7 @@ class Worker:
 
 def contestants() -> dict[str, dict[str, str]]:
     """Return what each adds to the environment, by name."""
-    return contest.contestants(GLIBC, OURS, AUTO)
+    return contest.contestants(GLIBC, OURS)
 
 
 def run_round(
@@ -175,9 +178,8 @@ def compare(rounds: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> Row:
         }
         if OURS in names:
             row[f"over_{name}"] = float(np.median(ratios(OURS, name)))
-    for name in (OURS, AUTO):
-        if name in names:
-            row |= _shares(name, rounds)
+    if OURS in names:
+        row |= _shares(OURS, rounds)
     return row
 
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from stowplan import TorchPool
 
 
-def main(network: str, phase: str, threads: int, quick: bool, pool: str | None) -> None:
-    """Run turns of a network's steps, as standard input says, with a pool that is "marked" or "auto", or without."""
+def main(network: str, phase: str, threads: int, quick: bool, pool: bool) -> None:
+    """Run turns of a network's steps, as standard input says, with a pool or without."""
     answers = take_answers()
     torch.set_num_threads(threads)
-    made = None if pool is None else _pool(pool == "auto")
+    made = _pool() if pool else None
     with nullcontext() if made is None else made:
         session = Session(NETWORKS[network], phase, quick)
         for line in sys.stdin:
-            found: dict[str, Any] = asdict(session.run(int(line), made, pool == "marked"))
+            found: dict[str, Any] = asdict(session.run(int(line), made, pool))
             if made is not None:
                 made.wait()
                 stats = made.stats
@@ -40,10 +40,10 @@ def main(network: str, phase: str, threads: int, quick: bool, pool: str | None) 
         print(json.dumps({"digest": session.digest()}), file=answers, flush=True)
 
 
-def _pool(auto_step: bool) -> TorchPool:
+def _pool() -> TorchPool:
     from stowplan import TorchPool  # not in a process that has none
 
-    return TorchPool(auto_step=auto_step)
+    return TorchPool()
 
 
 if __name__ == "__main__":

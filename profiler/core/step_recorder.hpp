@@ -54,8 +54,10 @@ struct Birth {
 
 class StepRecorder {
  public:
-  // A longer step is not a repeating one: it is cut here and reported as incomplete.
+  // A step of more events is not a repeating one: its log is dropped, and reported as incomplete.
   static constexpr std::size_t kMaxEvents = std::size_t{1} << 26;
+
+  explicit StepRecorder(std::size_t most_events = kMaxEvents) : most_events_(most_events) {}
 
   void begin_step() {
     in_step_ = true;
@@ -71,9 +73,19 @@ class StepRecorder {
 
   // Of the running step, so far.
   std::vector<Event> log() const {
-    std::vector<Event> log = events();
-    for (Event& event : log) {
-      if (event.kind < EventKind::free_previous) event.request = number_from(0, event.request, refused_);
+    std::vector<Event> log;
+    log.reserve(entries_.size());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const auto kind = static_cast<EventKind>(entries_[i] & ((1u << kKindBits) - 1));
+      const std::uint32_t request = entries_[i] >> kKindBits;
+      const std::int64_t time = i < times_.size() ? times_[i] : 0;
+      if (kind >= EventKind::free_previous) {
+        log.push_back({time, 0, 0, request, kind});
+        continue;
+      }
+      if (kind == EventKind::allocate && std::binary_search(refused_.begin(), refused_.end(), request)) continue;
+      const auto [size, stream] = request < requests_.size() ? requests_[request] : Request{0, 0};
+      log.push_back({time, size, stream, number_of(request, refused_), kind});
     }
     return log;
   }
@@ -82,7 +94,7 @@ class StepRecorder {
   void drop_step() {
     in_step_ = false;
     std::move_backward(past_.begin(), past_.end() - 1, past_.end());
-    past_.front() = {step_, 0, std::exchange(refused_, {})};
+    past_.front() = {truncated_ ? 0 : step_, std::exchange(refused_, {})};  // no step is 0
     ++step_;
     truncated_ = false;
     entries_.clear();
@@ -90,31 +102,7 @@ class StepRecorder {
     times_.clear();
   }
 
-  // Ends what turns out to have been several steps, the last two of which began at the requests `first` and `second`,
-  // and returns the logs of these.
-  std::pair<std::vector<Event>, std::vector<Event>> end_two_steps(std::uint32_t first, std::uint32_t second) {
-    const std::vector<Event> all = events();
-    const Numbers refused = refused_;
-    drop_step();
-    past_ = {Past{step_ - 1, second, refused}, Past{step_ - 1, first, refused}};  // blocks keep their numbers
-    std::pair<std::vector<Event>, std::vector<Event>> two;
-    bool in_first = false, in_second = false;
-    for (Event event : all) {
-      if (event.kind == EventKind::allocate) {
-        in_second = event.request >= second;
-        in_first = event.request >= first && !in_second;
-      }
-      if (event.kind >= EventKind::free_previous || event.request < first || (!in_first && !in_second)) continue;
-      const bool of_first = event.request < second;
-      if (of_first && in_second) event.kind = EventKind::free_previous;
-      event.request = number_from(of_first ? first : second, event.request, refused);
-      (in_first ? two.first : two.second).push_back(event);
-    }
-    return two;
-  }
-
   Birth allocate(Bytes size, Stream stream) {
-    live_bytes_ += size;
     const Birth birth{step_, next_request_++};
     try {
       if (!truncated_) requests_.emplace_back(size, stream);
@@ -127,7 +115,6 @@ class StepRecorder {
 
   void free(Birth birth, Bytes size) {
     if (birth.step == 0) return;
-    live_bytes_ -= size;
     if (birth.step == step_) {
       append(static_cast<std::uint32_t>(EventKind::free), birth.request);
     } else if (birth.step + kMostAge >= step_) {
@@ -138,7 +125,6 @@ class StepRecorder {
   // Upstream has no memory for a request: where its step is over, it was a block until now.
   void refuse(Birth birth, Bytes size) {
     if (!is_current(birth)) return free(birth, size);
-    live_bytes_ -= size;
     try {
       refused_.insert(std::upper_bound(refused_.begin(), refused_.end(), birth.request), birth.request);
     } catch (const std::bad_alloc&) {
@@ -149,17 +135,9 @@ class StepRecorder {
   // Steps since a birth; -1 where it was outside of all steps.
   std::int64_t age(Birth birth) const { return birth.step == 0 ? -1 : std::int64_t{step_} - birth.step; }
 
-  // Whether these are the running step's requests so far.
-  bool has_requested(const std::vector<Bytes>& sizes) const {
-    return !truncated_ && refused_.empty() && requests_.size() <= sizes.size() &&
-           std::equal(requests_.begin(), requests_.end(), sizes.begin(),
-                      [](const Request& request, Bytes size) { return request.size == size; });
-  }
-
   bool in_step() const { return in_step_; }
   bool is_current(Birth birth) const { return birth.step == step_; }
   bool is_last(Birth birth) const { return is_current(birth) && birth.request + 1 == next_request_; }
-  Bytes live_bytes() const { return live_bytes_; }  // of all blocks born in steps
   bool truncated() const { return truncated_; }
   void truncate() { truncated_ = true; }  // something of the step is not in its log
   std::uint32_t requests() const { return next_request_; }
@@ -174,10 +152,9 @@ class StepRecorder {
     Stream stream;
   };
   using Numbers = std::vector<std::uint32_t>;
-  // A step that has ended: where its requests begin among those of this number.
+  // A step that has ended.
   struct Past {
     std::uint32_t step = 0;
-    std::uint32_t from = 0;
     Numbers refused;
   };
   static constexpr int kKindBits = 4;
@@ -188,9 +165,7 @@ class StepRecorder {
     std::uint32_t kind = static_cast<std::uint32_t>(EventKind::free);
     for (const Past& past : past_) {
       ++kind;
-      if (past.step == birth.step && past.from <= birth.request) {
-        return append(kind, number_from(past.from, birth.request, past.refused));
-      }
+      if (past.step == birth.step) return append(kind, number_of(birth.request, past.refused));
     }
   }
 
@@ -198,7 +173,7 @@ class StepRecorder {
   void append(std::uint32_t kind, std::uint32_t request) noexcept {
     if (truncated_) return;
     try {
-      if (entries_.size() < kMaxEvents) {
+      if (entries_.size() < most_events_) {
         entries_.push_back(request << kKindBits | kind);
         if (timestamps_) note_time();
         return;
@@ -206,6 +181,9 @@ class StepRecorder {
     } catch (const std::bad_alloc&) {
     }
     truncated_ = true;
+    entries_ = {};
+    requests_ = {};
+    times_ = {};
   }
 
   void note_time() {
@@ -215,27 +193,13 @@ class StepRecorder {
     times_.push_back(static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec);
   }
 
-  // A request's number among those from `first` on, without those that were refused.
-  static std::uint32_t number_from(std::uint32_t first, std::uint32_t request, const Numbers& refused) {
-    const auto at = [&](std::uint32_t number) { return std::lower_bound(refused.begin(), refused.end(), number); };
-    return request - first - static_cast<std::uint32_t>(at(request) - at(first));
+  // A request's number among those that were not refused.
+  static std::uint32_t number_of(std::uint32_t request, const Numbers& refused) {
+    const auto before = std::lower_bound(refused.begin(), refused.end(), request) - refused.begin();
+    return request - static_cast<std::uint32_t>(before);
   }
 
-  // The log, its requests numbered as they came.
-  std::vector<Event> events() const {
-    std::vector<Event> log;
-    log.reserve(entries_.size());
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const auto kind = static_cast<EventKind>(entries_[i] & ((1u << kKindBits) - 1));
-      const std::uint32_t number = entries_[i] >> kKindBits;
-      const bool known = kind < EventKind::free_previous && number < requests_.size();
-      if (kind == EventKind::allocate && std::binary_search(refused_.begin(), refused_.end(), number)) continue;
-      const Request request = known ? requests_[number] : Request{0, 0};
-      log.push_back({i < times_.size() ? times_[i] : 0, request.size, request.stream, number, kind});
-    }
-    return log;
-  }
-
+  const std::size_t most_events_;
   std::vector<std::uint32_t> entries_;  // kind in the low bits, number of the request above
   std::vector<Request> requests_;       // by number
   std::vector<std::int64_t> times_;     // by entry, as far as there are any
@@ -243,7 +207,6 @@ class StepRecorder {
   std::uint32_t step_ = 1;              // the running step, or, between steps, the coming one
   std::uint32_t next_request_ = 0;
   std::array<Past, kMostAge> past_{};  // the latest first
-  Bytes live_bytes_ = 0;
   bool in_step_ = false;
   bool timestamps_ = false;
   bool truncated_ = false;

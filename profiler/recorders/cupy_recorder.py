@@ -37,7 +37,7 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
     device
         Record blocks of this device only. None: of all.
     auto_step
-        Find the step that the program repeats, until a step is marked.
+        Find the step among the loops of the program, by the call sites of its requests, until a step is marked.
     sites
         Record the call site of each block: the innermost line of the user's own code, and, if Chainer has been imported
         when the recorder is entered, the link and the function that asked.

@@ -22,7 +22,7 @@ class NumpyRecorder(Recorder):
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until a step is marked.
+        Find the step among the loops of the program, by the call sites of its requests, until a step is marked.
     sites
         Record the call site of each block: the innermost line of the user's own code, and, if Chainer has been imported
         when the recorder is entered, the link and the function that asked.

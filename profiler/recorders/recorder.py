@@ -1,4 +1,4 @@
-"""What the recorders have in common: pairs of equal steps, marked or found, and the profile of the first of a pair."""
+"""What the recorders have in common: pairs of equal steps, marked or loops' passes, and the profile of the first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recorder:
     Parameters
     ----------
     auto_step
-        Find the step that the program repeats, until a step is marked.
+        Find the step among the loops of the program, by the call sites of its requests, until a step is marked.
     sites
         Record the call site of each block. If it is a `CallSites`, use it; the caller sets its `asker`.
     """
@@ -98,24 +98,31 @@ class Recorder:
         Raises
         ------
         ProfileError
-            There has been no such step.
+            There has been no such step; or it was to be found, and call sites are not recorded.
         """
         for candidate in self.candidates():
             if candidate.chosen:
                 return candidate.profile
         if self._profile is None:
+            if self._auto_step and self._sites is None:
+                raise ProfileError(
+                    "no profile: steps are found by their call sites, which are not recorded; expected sites=True, or "
+                    "each step within `with recorder.step():`"
+                )
             raise ProfileError("no profile yet: no two consecutive steps allocated the same blocks")
         assert self._profile.program is not None
         turns = self._profile.program.turns
         return replace(self._profile, program=replace(self.program(self._signature), turns=turns))
 
     def candidates(self) -> list[StepCandidate]:
-        """Return the steps that were found, in the order of the program; none where steps were marked.
+        """Return the steps that were found, in the order of the program.
+
+        None where steps were marked, or call sites are not recorded.
 
         Each is a loop of the program, and its profile one pass that the next one repeated, if there is such a pass. See
         ``stowplan.profiler.candidates``.
         """
-        if not self._auto_step:
+        if not self._auto_step or self._sites is None:
             return []
         from ..choosing import candidates_of
 

@@ -44,17 +44,6 @@ def test_the_least_recently_used_plan_goes_first() -> None:
     assert cache.likely("y")[0] is None
 
 
-def test_plans_of_inner_loops_are_those_whose_requests_lie_in_the_step_s() -> None:
-    cache = PlanCache(4)
-    inner, _, alike = (add(cache, None, size) for size in (300, 1 << 8, 7))
-    within = cache.within(np.array([1 << 16, 300, 300, 300, 7]))
-    assert within == {
-        inner.tag,
-        alike.tag,
-    }  # the bytes of the other one lie in the step's, but not as a request
-    assert cache.within(np.array([1 << 8])) == set()  # the step itself
-
-
 def test_an_expected_plan_that_has_gone_is_not_expected() -> None:
     cache = PlanCache(4)
     a, b = add(cache, None), add(cache, None)

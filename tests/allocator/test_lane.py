@@ -1,4 +1,4 @@
-"""One lane, alone: steps that are found, and planning that fails. What becomes of its records: tests/golden."""
+"""One lane, alone: planning that fails. What becomes of its records: tests/golden."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ class Memory:
     grows_in_place = True
     bottom_last = False
 
-    def __init__(self) -> None:
-        self.expected: list[tuple[LaneStart, bool]] = []
-
     def arena_bytes(self, lane: int) -> int:
         return 1 << 20
 
@@ -36,9 +33,6 @@ class Memory:
 
     def reserve(self, lane: int, size: int) -> bool:
         return True
-
-    def expect(self, start: LaneStart, wanted: bool) -> None:
-        self.expected.append((start, wanted))
 
 
 STEP = "640 1280 -0 320 -1 -2"
@@ -79,20 +73,3 @@ def test_what_a_fork_leaves_behind_can_be_ordered_again() -> None:
     assert step(lane).plan is None
     step(lane)
     assert step(lane).plan is not None
-
-
-def test_steps_that_are_found_are_told_what_to_expect() -> None:
-    memory: Any = Memory()
-    lane = lane_of(memory, auto_step=True, warmup=9)
-    outcome = StepOutcome(log(STEP).events, True, False, 0)
-    lane.steps_found([outcome, outcome])
-    start, wanted = memory.expected.pop()
-    assert (start.plan, wanted) == (None, True)
-    assert lane.wait(600)
-    lane.take_up()
-    start, wanted = memory.expected.pop()
-    assert start.plan is not None
-    assert not wanted
-    lane.next_step("train")
-    lane.steps_found([outcome])  # a marked step has ended this
-    assert memory.expected == []

@@ -86,24 +86,14 @@ def test_a_step_leads_from_state_to_state(
     assert policy.record == (STEP if following == CONFIRM else None)
 
 
-@pytest.mark.parametrize("event", ["drop_record", "steps_are_marked"])
-@pytest.mark.parametrize(("state", "following"), [(WATCH, WATCH), (CONFIRM, WATCH)])
-def test_a_record_that_nothing_will_confirm_is_given_up(event: str, state: object, following: object) -> None:
-    policy = in_state(state, found=event == "steps_are_marked")
-    getattr(policy, event)()
-    assert policy.state == following
-    assert not policy.found
-
-
 # --------------------------------------------------------------------------------------------------------------- logs
 
 
-@pytest.mark.parametrize("found", [False, True])
-def test_where_steps_overlap_one_clean_step_is_recorded(found: bool) -> None:
-    policy = in_state(WATCH, found=found)
+def test_where_steps_overlap_one_clean_step_is_recorded() -> None:
+    policy = in_state(WATCH)
     policy.plan_taken_up(overlaps=True)
     for _ in range(LONGEST_ROTATION - 1):
-        assert policy.wants_log(has_plan=True) is found  # of steps that are found only those are told of
+        assert not policy.wants_log(has_plan=True)
         assert not policy.step_ended(**CLEAN)
     assert policy.wants_log(has_plan=True)
     assert not policy.step_ended(**CLEAN)
@@ -145,12 +135,6 @@ def test_a_step_replayed_in_full_from_a_plan_in_use_is_proof(revisions: int | No
     assert next_record(policy, 9) is proves
 
 
-def test_the_first_step_that_is_found_is_planned_only_if_it_repeats() -> None:
-    assert in_state(WATCH, found=True).orders(AGAIN)
-    policy = in_state(WATCH, found=True)
-    assert [next_record(policy, number) for number in (0, 1)] == [False, True]
-
-
 # -------------------------------------------------------------------------------------------- what stands in the way
 
 
@@ -159,7 +143,7 @@ def test_one_that_is_placed_again_and_again_is_given_more_steps() -> None:
     placed = []
     for step in range(1, 40):
         policy.step_ended(**DEPARTED)
-        policy.drop_record()
+        policy.state = WATCH
         if policy.orders(Order(step, Evidence.OBSTRUCTED), 3):
             placed.append(step)
     assert placed == [8, 16, 24, 32]

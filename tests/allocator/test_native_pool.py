@@ -13,7 +13,8 @@ from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
 
 from ..properties.native_backend import PlacePool
-from ..running import resident
+from ..running import in_threads, resident
+from ..updates import update
 from .c_functions import CFunctions
 
 PLACE = NativePlace()
@@ -98,15 +99,17 @@ def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunction
     assert "thread" not in pool.stats.reasons
 
 
-def test_steps_of_all_threads_are_found(libc: CFunctions, worker: Worker) -> None:
+def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions, worker: Worker) -> None:
+    update()  # it is imported
     with place_pool(auto_step=True) as pool:
-        for _ in range(30):
+        for number in range(30):
             live = [libc.malloc(size) for size in (LARGE, 2 * LARGE, 5000)]
             worker.ask(7000)
             for block in live:
                 libc.free(block)
+            in_threads(update) if number % 2 else update()
             pool.wait()
-        assert pool.stats.replayed > 4 * 20
+        assert (pool.stats.steps, pool.stats.replayed) == (29, 4 * 26)
 
 
 def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:

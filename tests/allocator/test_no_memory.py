@@ -19,17 +19,13 @@ PROGRAM = """if True:
         from tests.allocator.cupy_host import HostUpstream
     POOLS = {
         "marked": lambda: NumpyPool(warmup=0),
-        "found": lambda: NumpyPool(auto_step=True),
         "cupy": lambda: CupyPool(HostUpstream(), device=0, warmup=0),
     }
 
     def steps(count):
         for i in range(count):
-            if way == "found":
+            with pool.step():
                 work(i)
-            else:
-                with pool.step():
-                    work(i)
             pool.wait(600)
             if kernel:
                 pool.trim()
@@ -49,13 +45,13 @@ PROGRAM = """if True:
         pool = POOLS[way]()
         with contextlib.nullcontext() if way == "cupy" else pool:
             failing.fail_at(calls, kernel)
-            steps(12 if way == "found" else 6)
+            steps(6)
             if failing.calls_left() > 0:
                 break
             passed_over = pool.stats.reasons.get("unnoted", 0)
             assert ("no memory was left to note" in pool.report()) == (passed_over > 0)
             unnoted += passed_over
-            steps(24 if way == "found" else 6)
+            steps(6)
             assert pool.stats.replayed > 0, calls
         assert pool.stats.live_bytes == 0
     failing.fail_at(0, False)
@@ -75,7 +71,7 @@ def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.parametrize("way", ["marked", "found", "cupy"])
+@pytest.mark.parametrize("way", ["marked", "cupy"])
 def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
     way: str, failing_calls: Path
 ) -> None:
@@ -86,9 +82,6 @@ def test_one_failure_of_new_at_any_call_ends_neither_the_program_nor_planning(
     assert int(unnoted) > 0
 
 
-@pytest.mark.parametrize("way", ["marked", "found"])
-def test_the_kernel_s_refusal_at_any_call_ends_neither_the_program_nor_planning(
-    way: str, failing_calls: Path
-) -> None:
-    calls, _ = printed("-c", PROGRAM, way, "kernel", LD_PRELOAD=str(failing_calls)).split()
+def test_the_kernel_s_refusal_at_any_call_ends_neither_the_program_nor_planning(failing_calls: Path) -> None:
+    calls, _ = printed("-c", PROGRAM, "marked", "kernel", LD_PRELOAD=str(failing_calls)).split()
     assert int(calls) > 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,33 +19,34 @@ from ..running import resident, run
 
 @pytest.fixture
 def pool() -> Iterator[NumpyPool]:
-    pool = NumpyPool(auto_step=True)
+    pool = NumpyPool()
     pool.install()
     yield pool
     if pool._host.installed:
         pool.uninstall()
 
 
-def tile(seed: int, size: int = 20_000) -> float:
+def tile(pool: NumpyPool, seed: int, size: int = 20_000) -> float:
     """Work on a tile in one thread, some steps."""
     random = np.random.default_rng(seed)
     total = 0.0
     for _ in range(30):
-        a = random.random(size)
-        b = np.zeros(size + 100)
-        b[:size] = a * 2
-        total += float(np.concatenate([a, b]).sum())
+        with pool.step():
+            a = random.random(size)
+            b = np.zeros(size + 100)
+            b[:size] = a * 2
+            total += float(np.concatenate([a, b]).sum())
     return total
 
 
 def test_an_executor_s_threads_are_served_from_plans(pool: NumpyPool) -> None:
-    expected = [tile(seed) for seed in range(4)]
+    expected = [tile(pool, seed) for seed in range(4)]
     with ThreadPoolExecutor(3) as executor:
         for _ in range(10):
-            assert list(executor.map(tile, range(4))) == expected
+            assert list(executor.map(partial(tile, pool), range(4))) == expected
             pool.wait()
         before = pool.stats
-        assert list(executor.map(tile, range(4))) == expected
+        assert list(executor.map(partial(tile, pool), range(4))) == expected
         after = pool.stats
     replayed = after.replayed - before.replayed
     assert replayed > 0.9 * (after.requests - before.requests)
@@ -53,13 +55,13 @@ def test_an_executor_s_threads_are_served_from_plans(pool: NumpyPool) -> None:
 def test_tasks_of_asyncio_are_served(pool: NumpyPool) -> None:
     async def work(seed: int) -> float:
         await asyncio.sleep(0)
-        return tile(seed) + await asyncio.to_thread(tile, seed)
+        return tile(pool, seed) + await asyncio.to_thread(tile, pool, seed)
 
     async def main() -> list[float]:
         return await asyncio.gather(*(work(seed) for seed in range(3)))
 
     before = pool.stats.requests
-    assert asyncio.run(main()) == [2 * tile(seed) for seed in range(3)]
+    assert asyncio.run(main()) == [2 * tile(pool, seed) for seed in range(3)]
     assert pool.stats.requests - before > 6 * 30 * 3
 
 
@@ -98,14 +100,15 @@ END = """
 import threading
 import numpy as np
 from stowplan import NumpyPool
-pool = NumpyPool(auto_step=True)
+pool = NumpyPool(warmup=0)
 pool.install()
 class Late:
     def __del__(self):
         total = np.ones(100_000) * 2
 kept = Late(), [np.ones(size) for size in (10, 1000, 100_000)]
 for _ in range(50):
-    a = np.ones(50_000); b = a * 2; c = a + b
+    with pool.step():
+        a = np.ones(50_000); b = a * 2; c = a + b
 print(float(c.sum()))
 """
 
@@ -144,22 +147,6 @@ def test_trim_gives_back_the_pages_of_arenas_in_which_nothing_lives() -> None:
         with pool.step():
             assert not np.empty(1 << 20, dtype=np.uint8).any()
         assert pool.stats.replayed >= 3
-
-
-def test_after_a_search_in_vain_the_heap_serves_alone() -> None:
-    random = np.random.default_rng(0)
-    small = random.integers(2000, 9000, 70_000).tolist()
-    pool = NumpyPool(auto_step=True)
-    with pool:
-        for size in small:
-            np.empty(size, dtype=np.uint8)
-        assert pool.stats.requests == pool.stats.reasons["no_plan"] == 2**16
-        for _ in range(2**16):
-            np.empty(2**16, dtype=np.uint8)
-        assert pool.stats.reasons == {"no_plan": 2**16, "heap_only": 2**16}, "the heap counts no smaller ones"
-        assert pool.stats.live_bytes == 0
-        np.empty(2**16, dtype=np.uint8)
-        assert pool.stats.reasons["no_plan"] == 2**16 + 1, "the search begins again"
 
 
 def test_the_heap_serves_alone_until_a_step_is_marked() -> None:

@@ -353,23 +353,3 @@ def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- CuPy's allocators
-
-
-def test_a_child_goes_on_finding_steps() -> None:
-    run(
-        """
-        pool = NumpyPool(auto_step=True)
-
-        def loop():
-            before = pool.stats.replayed
-            for _ in range(12):
-                assert work() == 15000
-                assert pool.wait(600)
-            assert pool.stats.replayed > before
-
-        with pool:
-            loop()
-            assert in_child(loop) == 0
-            loop()
-        """
-    )

@@ -117,22 +117,6 @@ def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HandlerPool) -
         assert other.submit(host.enter).result(60) == (step_slot, step + 1, [lane])
 
 
-def test_a_step_that_is_found_ends_by_itself(host: HandlerPool) -> None:
-    host.find_steps()
-
-    def ask() -> None:
-        outer = _recorder.set_handler(host.handler)
-        np.empty(SIZE, np.uint8)
-        _recorder.set_handler(outer)
-
-    on_another_thread(ask)
-    assert host.situation()["step"] == 1
-    assert host.end_steps_of_others() == []
-    assert host.finds_steps
-    assert host.enter() == (0, 2, [0])  # a marked step ends it, and the search
-    assert not host.finds_steps
-
-
 # ------------------------------------------------------------------------------------------------------------ the pool
 
 

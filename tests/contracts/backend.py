@@ -22,6 +22,7 @@ from ..children import end_quietly
 from ..properties.pool_machine import PoolMachine
 from ..properties.pool_program import Backend, Block, FailureError, Planned, PoolProgram
 from ..running import in_threads
+from ..updates import update
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP = (
@@ -252,19 +253,21 @@ class BackendContract:
         assert run(own, 1) == len(own.pool.profile())
         assert own.pool.stats.upstream == before.upstream
 
-    # --------------------------------------------------------------------------------- found, loaded, interrupted steps
+    # ---------------------------------------------------------------------------------- told, loaded, interrupted steps
 
-    def test_steps_are_found_without_marks(self) -> None:
+    def test_steps_are_told_without_marks(self) -> None:
         own = type(self).backend(auto_step=True)
         kept = None
-        for number in range(20):
-            blocks = [Block(own, size) for size in (5000, 700, 9000, 700)]
-            del blocks[1]
-            kept = blocks.pop()  # until the next step's is there
-            del blocks
-            assert own.pool.wait()
-            if number == 9:
-                before = own.pool.stats
+        with own.pool.serving():
+            for number in range(20):
+                blocks = [Block(own, size) for size in (5000, 700, 9000, 700)]
+                del blocks[1]
+                kept = blocks.pop()  # until the next step's is there
+                del blocks
+                update()
+                assert own.pool.wait()
+                if number == 9:
+                    before = own.pool.stats
         stats = own.pool.stats
         assert (stats.replayed - before.replayed, stats.upstream) == (40, before.upstream)
         assert stats.reserved_bytes - stats.kept_bytes == stats.arena_bytes

@@ -1,7 +1,7 @@
 """A plugin of pytest's for CuPy's own tests: which allocator they run with, and what each came to.
 
-``STOWPLAN_CUPY_POOL``: ``cupy`` is CuPy's own pool; ``marked`` a `CupyPool`, each test a step; ``found`` a `CupyPool`
-that finds steps by itself. Each test's body runs `TIMES` times, with each pool, so that a plan serves the last ones.
+``STOWPLAN_CUPY_POOL``: ``cupy`` is CuPy's own pool; ``marked`` a `CupyPool`, each test a step. Each test's body runs
+`TIMES` times, with each pool, so that a plan serves the last ones.
 Of each file run at most ``STOWPLAN_CUPY_MOST`` tests, evenly spread. ``STOWPLAN_CUPY_OUTCOMES`` names the file that
 gets, as JSON, each test's outcome and the first line of its reason.
 """
@@ -28,11 +28,10 @@ def pytest_configure(config: pytest.Config) -> None:
     global pool
     import cupy
 
-    kind = os.environ["STOWPLAN_CUPY_POOL"]
-    if kind != "cupy":
+    if os.environ["STOWPLAN_CUPY_POOL"] == "marked":
         from stowplan import CupyPool
 
-        pool = CupyPool(auto_step=kind == "found")
+        pool = CupyPool()
         cupy.cuda.set_allocator(pool.malloc)
 
 
@@ -61,9 +60,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def step(item: pytest.Function) -> contextlib.AbstractContextManager[Any]:
-    """Return a step with the test's name as its key, for a pool whose steps are marked."""
-    marked = os.environ["STOWPLAN_CUPY_POOL"] == "marked"
-    return pool.step(item.nodeid) if marked else contextlib.nullcontext()
+    """Return a step with the test's name as its key, if there is a pool."""
+    return contextlib.nullcontext() if pool is None else pool.step(item.nodeid)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -24,7 +24,7 @@ from . import libraries, simulated
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "docs" / "results"
-POOLS = ("cupy", "marked", "found")
+POOLS = ("cupy", "marked")
 SECONDS = 900
 """For one file with one pool; what takes longer is reported as such."""
 
@@ -225,8 +225,8 @@ def table(
         *([f"Of each file of {sampled} at most {most} tests run, evenly spread."] if sampled else []),
         f"Made by `make device-cupy-tests{made_with}`.",
         "",
-        "| tests of | pass | fail | skip | differ with `CupyPool`, marked | found |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| tests of | pass | fail | skip | differ with `CupyPool`, marked |",
+        "|---|---:|---:|---:|---:|",
     ]
     unlike: list[str] = []
     reasons: collections.Counter[str] = collections.Counter()

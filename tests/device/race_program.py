@@ -5,7 +5,7 @@ either tells the pool of the streams that still use it, or has the array's own s
 only where the pool gave out a place too early.
 
     round     a new pool, some workers (one, or some on threads of their own), each with streams of its own
-    section   a body, run again and again: as a step, unmarked, or once; then it may be captured into a graph
+    section   a body, run again and again: as a step, or once; then it may be captured into a graph
     body      operations on numbered slots: make and fill an array, add, check, read back, drop
 
 An array holds the same number everywhere, another one in each run of a body. Kernels check it, and the program waits
@@ -33,8 +33,8 @@ from stowplan.allocator.backends.device_streams import DeviceStreams
 from .c_pool import CPool
 from .race_worker import WORKERS, Counts, Machine, Value, Worker
 
-KINDS = ("marked", "threads", "marked", "found")
-"""Rounds take turns: steps that are marked, on one thread or several, and steps that the pool finds."""
+KINDS = ("marked", "threads", "marked")
+"""Rounds take turns: steps on one thread, or on several."""
 
 ROUND = 1_500
 """Operations of a round, at the least."""
@@ -43,20 +43,20 @@ ROUND = 1_500
 AnyPool: TypeAlias = CupyPool | CPool
 
 
-def new_c_pool(draw: random.Random, *, auto_step: bool) -> AnyPool:
+def new_c_pool(draw: random.Random) -> AnyPool:
     """Return a pool of C functions, and make it the allocator."""
-    pool = CPool(auto_step=auto_step, planning_share=math.inf)
+    pool = CPool(planning_share=math.inf)
     cupy.cuda.set_allocator(pool.malloc)
     return pool
 
 
-def new_pool(draw: random.Random, *, auto_step: bool) -> AnyPool:
+def new_pool(draw: random.Random) -> AnyPool:
     """Return a pool over one of three upstreams, and make it the allocator."""
     of_cupy = cupy.cuda.MemoryPool()
     # Without one; with one that gives back to the device; with one that keeps all.
     upstream = draw.choices((None, of_cupy, lambda size: of_cupy.malloc(size)), (6, 1, 1))[0]
     sample = "managed" if draw.random() < 0.1 else "device"
-    pool = CupyPool(upstream, sample=sample, auto_step=auto_step, planning_share=math.inf)
+    pool = CupyPool(upstream, sample=sample, planning_share=math.inf)
     cupy.cuda.set_allocator(pool.malloc)
     return pool
 
@@ -66,10 +66,10 @@ POOLS: dict[str, Callable[..., AnyPool]] = {"cupy": new_pool, "c": new_c_pool}
 
 
 def run_round(machine: Machine, seed: int, number: int, counts: Counts, make: Callable[..., AnyPool]) -> None:
-    """Run a round: one worker whose steps are marked or found, or three on threads of their own."""
+    """Run a round: one worker, or three on threads of their own."""
     draw = random.Random(f"{seed} {number}")
     kind = KINDS[number % len(KINDS)]
-    pool = make(draw, auto_step=kind == "found")
+    pool = make(draw)
     handed: list[Value] | None = [] if kind == "threads" else None
     until = counts.operations + ROUND
     numbers = range(WORKERS) if kind == "threads" else [draw.randrange(WORKERS)]
@@ -78,7 +78,7 @@ def run_round(machine: Machine, seed: int, number: int, counts: Counts, make: Ca
     def work(worker: Worker) -> None:
         section = 0
         while counts.operations < until:
-            worker.section(marked=kind != "found", step=f"body {section}")
+            worker.section(step=f"body {section}")
             worker.free_form()
             section += 1
 

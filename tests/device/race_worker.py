@@ -183,17 +183,17 @@ class Worker:
         while self._slots:
             self._drop(self._slots.popitem()[1], "tell" if self._draw.random() < 0.8 else "join")
 
-    def section(self, *, marked: bool, step: str) -> None:
+    def section(self, *, step: str) -> None:
         """Run a body again and again; in the end it may become a graph."""
         draw = self._draw
         alone = self._handed is None
-        for_graph = marked and alone and draw.random() < 0.5
+        for_graph = alone and draw.random() < 0.5
         body = random_body(draw, draw.randint(8, 40), for_graph=for_graph, threads=not alone)
-        for repetition in range(draw.randint(6, 12) if marked else draw.randint(15, 30)):
-            with self._step(marked, step):
+        for repetition in range(draw.randint(6, 12)):
+            with self._step(step):
                 strays = repetition > 4 and not for_graph and draw.random() < 0.3
                 self.run(body, strays=0.02 if strays else 0.0)
-            if repetition < 4 or not marked:
+            if repetition < 4:
                 self._pool.wait(10)
             if repetition >= 4 and draw.random() < 0.1:
                 self.give_back()
@@ -204,12 +204,12 @@ class Worker:
             self.give_back()
 
     @contextlib.contextmanager
-    def _step(self, marked: bool, step: str) -> Iterator[None]:
+    def _step(self, step: str) -> Iterator[None]:
         """Return a context manager around a step, which begins and ends with any of the streams current."""
         number = self._draw.choice(self._own)
         if self._draw.random() < 0.3:
             self._pass_by(number)
-        with self._machine.streams[number], self._pool.step(step) if marked else contextlib.nullcontext():
+        with self._machine.streams[number], self._pool.step(step):
             yield
 
     def free_form(self) -> None:

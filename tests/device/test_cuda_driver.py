@@ -37,7 +37,7 @@ def test_contexts_are_of_the_devices_used_and_leave_no_thread_changed(pool: str)
 import threading
 import cupy
 
-pool = Pool(auto_step=True, limit="90%")
+pool = Pool(limit="90%")
 cupy.cuda.set_allocator(pool.malloc)
 assert driver.simcuda_retained() == 0
 cupy.cuda.Device(1).use()

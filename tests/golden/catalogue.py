@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..allocator.programs import frames, perceptron, phases, rotation, solver
+from ..allocator.programs import frames, perceptron, rotation, solver
 from . import recording
 from .stream import KEYS, Op, Stream, Writer, load
 
@@ -48,19 +47,13 @@ def _network(
 
 
 def _program(
-    program: Callable[..., object], *args: Any, marked: bool = True, **options: Any
+    program: Callable[..., object], *args: Any, **options: Any
 ) -> Callable[[recording.Recording], object]:
     def run(to: recording.Recording) -> None:
-        step = to.step if marked else nullcontext
         with to.entered():
-            program(*args, step=step, after_step=to.mark, **options)
+            program(*args, step=to.step, after_step=to.mark, **options)
 
     return run
-
-
-def _phases(to: recording.Recording) -> None:
-    with to.entered():
-        phases(20, to.mark)
 
 
 def _counts(low: int, high: int, steps: int) -> list[int]:
@@ -80,9 +73,6 @@ RECORDED: dict[str, Callable[[recording.Recording], object]] = {
     "seq2seq": _network("seq2seq", 4, 30, differ=True),
     "googlenet": _network("googlenet", 2, 5),
     "resnet50": _network("resnet50", 2, 5),
-    "unmarked-solver": _program(solver, [4] * 20, marked=False),
-    "unmarked-perceptron": _program(perceptron, 4, marked=False),
-    "unmarked-phases": _phases,
 }
 
 
@@ -214,11 +204,6 @@ NAMES = (*RECORDED, *SEEDED)
 def find(name: str) -> Stream:
     """Return a stream by its name."""
     return SEEDED[name]() if name in SEEDED else load(DATA / f"{name}.npz")
-
-
-def is_unmarked(stream: Stream) -> bool:
-    """Whether nobody says where steps are."""
-    return not (stream.ops == Op.BEGIN).any()
 
 
 def grows_in_place(name: str) -> bool:

@@ -1,8 +1,7 @@
 """Drives a stream through a pool's decisions and the replay core, and takes down what becomes of each request.
 
 Plans are ready at the next step boundary (`Lanes.wait`), and packed by one solver that does the same each time; so a
-stream has one answer. Where steps are marked nobody backs the addresses with memory: an arena is a range of numbers.
-Where they are found, the requests go to a pool of real memory, whose addresses are not compared.
+stream has one answer. Nobody backs the addresses with memory: an arena is a range of numbers.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.allocator._core import NativePlace, Replay, Scope, Step
+from stowplan.allocator._core import Replay, Scope, Step
 from stowplan.allocator.lanes import Lanes
 from stowplan.allocator.options import PlanningOptions
 
-from ..allocator.c_functions import CFunctions, LibcUpstream
-from ..properties.native_backend import PlacePool
-from .catalogue import blocks_of, find, grows_in_place, is_unmarked
+from .catalogue import blocks_of, find, grows_in_place
 from .stream import KEYS, Op
 
 SOLVER = "best_fit_orders"
@@ -31,9 +28,6 @@ WHOLE = 1500
 
 NOT_COMPARED = ("planning_seconds", "planning_bytes", "plans_failed", "kept_bytes")
 """Fields of `Stats` that are about time, about how plans are made, or about memory, which there is none of."""
-
-PART = 256
-"""Requests for each digest of a stream without steps."""
 
 
 @dataclass
@@ -69,7 +63,6 @@ class RangesBackend:
     """What `Lanes` asks of a backend (_core.pyi), over the bare core."""
 
     limit = small = 0
-    finds_steps = False
     scope = Scope.thread
 
     def __init__(self, *, grows: bool) -> None:
@@ -79,13 +72,11 @@ class RangesBackend:
         self.bottom_last = False
         self._arenas: dict[int, tuple[int, int]] = {}  # lane -> base, bytes
         self._next_base = 1 << 40
-        self._step_slots = 0
 
     def enter(self) -> tuple[int, int, list[int]] | None:
         slot = self.core.enter(self.thread)
         if slot is None:
             return None
-        self._step_slots = max(self._step_slots, slot + 1)
         self.core.welcome(slot)
         return slot, 0, self.core.lanes_of(slot)
 
@@ -116,14 +107,8 @@ class RangesBackend:
     def lanes_of(self, slot: int) -> list[int]:
         return self.core.lanes_of(slot)
 
-    def step_slots(self) -> int:
-        return self._step_slots
-
     def settle(self) -> None:
         pass
-
-    def take_outcomes(self) -> list[Any]:
-        return []
 
     def counters(self) -> dict[str, Any]:
         return self.core.counters()
@@ -153,8 +138,6 @@ def _stats(lanes: Lanes) -> dict[str, Any]:
 
 def replay(name: str, *, planner: str = SOLVER) -> Served:
     """Return what becomes of a stream's requests today."""
-    if is_unmarked(find(name)):
-        return _found(name, planner)
     backend: Any = RangesBackend(grows=grows_in_place(name))
     core: Replay = backend.core
     lanes = Lanes(backend, UNIT, PlanningOptions(planning_share=math.inf, planner=planner))
@@ -199,35 +182,4 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
     served.end_part()
     core.assert_invariants()
     served.stats = _stats(lanes)
-    return served
-
-
-def _found(name: str, planner: str) -> Served:
-    upstream = LibcUpstream()
-    pool = PlacePool(
-        NativePlace(upstream.address),
-        scope="process",
-        auto_step=True,
-        planning_share=math.inf,
-        planner=planner,
-    )
-    functions = CFunctions(pool._host.functions, upstream)
-    served, reasons = Served(), _Reasons()
-    blocks: list[int] = []
-    for op, arg in blocks_of(find(name)):
-        if op is Op.REQUEST:
-            blocks.append(functions.malloc(arg))
-            served.rows.append(reasons.of_last_request(pool._host.counters()))
-        elif op is Op.FREE:
-            functions.free(blocks[arg])
-            blocks[arg] = 0
-        if op in (Op.REQUEST, Op.FREE):
-            assert pool.wait()
-        if op is Op.REQUEST and len(blocks) % PART == 0:
-            served.end_part()
-    for block in blocks:
-        if block:
-            functions.free(block)
-    served.end_part()
-    served.stats = _stats(pool._on(0))
     return served

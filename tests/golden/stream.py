@@ -6,7 +6,7 @@ An operation is a code and a number::
     FREE      how many requests ago it was      END        the step; 1: an exception left it
     HOLD      the same: others may still use    THREAD     that does what follows
     LET_GO    the same: they do not any more    STREAM     on which it does it
-                                                INTERRUPT, RESUME, MARK (an iteration of an unmarked program has ended)
+                                                INTERRUPT, RESUME, MARK (an iteration has ended: nothing)
 
 Frees count backwards, so that equal steps are equal in the file.
 """

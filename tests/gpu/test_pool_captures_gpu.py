@@ -60,29 +60,6 @@ del x
 with Pool().step():  # looks for dead pools
     pass
 """,
-    # The thread that learns from them comes in the midst of captures, which are in the loop that is found.
-    "steps_found_end_no_capture": """
-import time
-
-for trial in range(4):
-    pool = Pool(auto_step=True)
-    cupy.cuda.set_allocator(pool.malloc)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        x = cupy.ones(1000)
-        for _ in range(12):
-            assert float((x * 2 + 1)[0]) == 3
-            stream.begin_capture()
-            y = x * 100
-            time.sleep(0.003)  # an invitation to the other thread
-            z = 3 * y + 1
-            graph = stream.end_capture()
-            graph.launch(stream)
-            stream.synchronize()
-            assert float(z[0]) == 301
-    del x, y, z
-    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
-""",
     # Arenas come and go meanwhile.
     "planned_steps_of_another_thread_end_no_capture": """
 import threading
@@ -215,8 +192,8 @@ for mode in (modes.streamCaptureModeGlobal, modes.streamCaptureModeThreadLocal, 
     assert (out.get(stream=captured) == 5).all()
 """,
     # The block in the place of the step's first request is held when the step before it ends.
-    "steps_found_wait_for_other_streams": """
-pool = Pool(auto_step=True)
+    "a_step_waits_for_other_streams_of_the_one_before": """
+pool = Pool()
 cupy.cuda.set_allocator(pool.malloc)
 main, side = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
 with main:
@@ -239,12 +216,14 @@ def step(i):
 
 
 for i in range(40):
-    step(i)
+    with pool.step():
+        step(i)
     if i % 10 == 9:
         pool.wait()
 before = pool.stats
 for i in range(10):
-    step(i)
+    with pool.step():
+        step(i)
 after = pool.stats
 assert after.replayed - before.replayed >= 35, (before, after)
 assert after.reasons.get("late", 0) == before.reasons.get("late", 0), after.reasons

@@ -50,7 +50,8 @@ def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
     profile = Profile.load(tmp_path / "program.profile")
     assert profile.planned_peak >= 400_000 * 8
     assert {site.rpartition("/")[2].partition(":")[2] for site in profile.sites} >= {"6 step", "7 step"}
-    served = program("-m", "stowplan", "run", "--stats", "stats.json", "program.py", folder=tmp_path)
+    run = ("-m", "stowplan", "run", "--step-function", "__main__:step", "--stats", "stats.json")
+    served = program(*run, "program.py", folder=tmp_path)
     assert served.stdout == plain
     figures = json.loads((tmp_path / "stats.json").read_text())["cupy"]
     assert figures["share"] > 0.99

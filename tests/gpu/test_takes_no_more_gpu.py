@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +46,7 @@ class Program:
         self.seed = seed
         draw = random.Random(seed)
         self.kind = draw.choice(("same", "vary", "grow", "alternate", "short"))
-        self.ways = draw.choice(("marked", "marked", "keyed", "found"))
+        self.ways = draw.choice(("marked", "marked", "keyed"))
         self.streams = draw.choice((1, 1, 2, STREAMS))
         self.steps = draw.randrange(12, 26)
         self.scale = draw.choice(SCALES)
@@ -110,18 +109,13 @@ def check(cupy: Any, seed: int, make: Callable[..., Any] = CupyPool) -> int:
     with_cupy = program.run(cupy, lambda _: contextlib.nullcontext(), lambda: None)
     cupy.cuda.set_allocator(None)
     own.free_all_blocks()
-    others = threading.enumerate()
-    pool = make(auto_step=program.ways == "found")
+    pool = make()
     cupy.cuda.set_allocator(pool.malloc)
-    step = (lambda _: contextlib.nullcontext()) if program.ways == "found" else pool.step
-    with_pool = program.run(cupy, step, pool.wait)
+    with_pool = program.run(cupy, pool.step, pool.wait)
     cupy.cuda.set_allocator(None)
     replayed = pool.stats.replayed
-    del pool, step
+    del pool
     gc.collect()
-    for thread in threading.enumerate():  # it may have been the last to hold the pool
-        if thread.name == "stowplan-outcomes" and thread not in others:
-            thread.join()
     allowed = program.streams * page() + 3 * max(page(), granule())
     excess = [
         (number, most, taken)

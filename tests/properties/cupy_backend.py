@@ -18,7 +18,7 @@ class CupyBackend(Backend):
     def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.failures = 0
         self.upstream = HostUpstream(self._fails)
-        defaults = {"device": 0, "warmup": 0, "auto_step": not self.marks, "planning_share": math.inf}
+        defaults = {"device": 0, "warmup": 0, "planning_share": math.inf}
         self.pool = make_pool(CupyPool, file, self.upstream, **{**defaults, **options})
 
     def _fails(self, number: int, size: int) -> bool:
@@ -39,9 +39,3 @@ class CupyBackend(Backend):
     def check(self) -> None:
         assert self.upstream.live_bytes == self.pool.stats.reserved_bytes
         assert not self.upstream.overwritten
-
-
-class UnmarkedCupyBackend(CupyBackend):
-    """A CupyPool that finds the steps itself."""
-
-    marks = False

@@ -77,7 +77,7 @@ class NativeBackend(Backend):
     def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.upstream = LibcUpstream()
         place = NativePlace(self.upstream.address)
-        defaults = {"scope": self.scope, "auto_step": not self.marks, "planning_share": math.inf}
+        defaults = {"scope": self.scope, "planning_share": math.inf}
         self.pool = make_pool(PlacePool, file, place, **{**defaults, **options})
         self.own = CFunctions(self.pool._host.functions, self.upstream)
         self.places = CFunctions(place.functions, self.upstream)
@@ -100,8 +100,8 @@ class NativeBackend(Backend):
         assert sum(self.upstream.live.values()) == stats.reserved_bytes - stats.arena_bytes
 
 
-class UnmarkedNativeBackend(NativeBackend):
-    """A pool that finds the steps of the process itself."""
+class ProcessNativeBackend(NativeBackend):
+    """A pool whose steps are the process's."""
 
-    marks = False
+    of_process = True
     scope = "process"

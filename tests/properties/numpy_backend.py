@@ -21,7 +21,7 @@ class NumpyBackend(Backend):
     installs = True
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
-        defaults = {"warmup": 0, "small": 0, "auto_step": not self.marks, "planning_share": math.inf}
+        defaults = {"warmup": 0, "small": 0, "planning_share": math.inf}
         self.pool = make_pool(NumpyPool, file, **{**defaults, **options})
 
     def allocate(self, size: int, zeroed: bool) -> np.ndarray:
@@ -37,9 +37,3 @@ class NumpyBackend(Backend):
     def resize(self, array: np.ndarray, size: int) -> None:
         with self.pool:
             array.resize(size, refcheck=False)
-
-
-class UnmarkedNumpyBackend(NumpyBackend):
-    """A NumpyPool that finds the steps itself."""
-
-    marks = False

@@ -17,9 +17,8 @@ scripts = st.lists(st.builds(Planned, st.sampled_from(SIZES), st.integers(1, 12)
 class PoolMachine(RuleBasedStateMachine):
     """Hypothesis chooses what the program does. A subclass says on which pool.
 
-    A program must do the same when it is run again. So plans are always ready when a step begins, which is at any
-    request where steps are found, and garbage is collected by rule only; what happens when it is not so is for soak.py
-    to see.
+    A program must do the same when it is run again. So plans are always ready when a step begins, and garbage is
+    collected by rule only; what happens when it is not so is for soak.py to see.
     """
 
     backend: ClassVar[type[Any]]
@@ -28,8 +27,7 @@ class PoolMachine(RuleBasedStateMachine):
     def start(self, script: list[Planned]) -> None:
         gc.disable()
         gc.freeze()  # else every collection walks through all that pytest and hypothesis hold
-        backend = self.backend()
-        self.program = PoolProgram(backend, waits=not backend.marks)
+        self.program = PoolProgram(self.backend())
         self.program.scripts = dict.fromkeys(KEYS, script)
 
     def in_step(self) -> bool:

@@ -15,7 +15,6 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -54,7 +53,7 @@ class Backend:
     pool: Any
     resizes = False
     zeroes = False
-    marks = True
+    of_process = False  # a step is one of all threads
     installs = False
 
     def allocate(self, size: int, zeroed: bool) -> Any:
@@ -135,9 +134,6 @@ class PoolProgram:
     ----------
     backend
         What it runs on.
-    waits
-        Whether every request and free ends with a wait for plans: then the same operations do the same even if the
-        pool finds the steps itself.
 
     Attributes
     ----------
@@ -147,9 +143,8 @@ class PoolProgram:
         Requests, frees, and whatever else was done.
     """
 
-    def __init__(self, backend: Backend, *, waits: bool = False) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.waits = waits
         self.scripts: dict[Hashable, Script] = dict.fromkeys(KEYS, ())
         self.live: dict[int, Held] = {}
         self.in_cycles: set[int] = set()
@@ -178,8 +173,6 @@ class PoolProgram:
         except MemoryError:
             self.failures += 1
             return None
-        finally:
-            self._wait_if_wished()
         self.blocks += 1
         self._hold(self.blocks, array, size, zeroed and self.backend.zeroes)
         self.of_this_pool[self.blocks] = self.backend.asked(size)
@@ -193,10 +186,6 @@ class PoolProgram:
                     self.context = contextvars.copy_context()
             work, args = self.context.run, (work, *args)
         return self.worker.submit(work, *args).result() if "worker" in place else work(*args)
-
-    def _wait_if_wished(self) -> None:
-        if self.waits:
-            assert self.backend.pool.wait()
 
     def _hold(self, block: int, array: Any, size: int, zeroed: bool) -> None:
         self._bury()
@@ -227,7 +216,6 @@ class PoolProgram:
             thread.join()
         else:
             box.clear()
-        self._wait_if_wished()
 
     def resize(self, block: int, size: int) -> None:
         """Change a block's size, where the backend can: the bytes that stay are the same."""
@@ -236,7 +224,6 @@ class PoolProgram:
         asked = block in self.of_this_pool  # else it goes back where it came from: to an earlier pool
         held = self._forget(block)
         self.backend.resize(held.array, size)
-        self._wait_if_wished()
         Held(None, self.backend.address(held.array), min(size, held.size), held.byte).check()
         self._hold(block, held.array, size, zeroed=False)
         if asked:
@@ -276,15 +263,15 @@ class PoolProgram:
     # -------------------------------------------------------------------------------------------------------- steps
 
     def begin(self, key: Hashable) -> None:
-        """Begin a step; refused in an interrupted part. Nobody is told of it where the backend marks none."""
+        """Begin a step; refused in an interrupted part, and where the worker runs the process's."""
         self.operations += 1
-        step = self.backend.pool.step(key) if self.backend.marks else nullcontext()
-        if self.depth and self.backend.marks:
+        step = self.backend.pool.step(key)
+        if self.depth or (self.backend.of_process and self.worker_step is not None):
             try:
                 step.__enter__()
             except PoolError:
                 return
-            raise AssertionError("a step began in an interrupted part")
+            raise AssertionError("a step began in an interrupted part, or in another step")
         step.__enter__()
         self.step, self.key, self.position = step, key, 0
 
@@ -320,10 +307,17 @@ class PoolProgram:
             self.end()
 
     def worker_begins(self, key: Hashable) -> None:
-        """Begin a step in the worker's thread, whatever runs in this one."""
+        """Begin a step in the worker's thread, whatever runs in this one; refused as `begin` if it is the process's."""
         self.operations += 1
-        self.worker_step = self.backend.pool.step(key) if self.backend.marks else nullcontext()
-        self.worker.submit(self.worker_step.__enter__).result()
+        step = self.backend.pool.step(key)
+        begun = self.worker.submit(step.__enter__)
+        if self.backend.of_process and (self.depth or self.step is not None):
+            assert isinstance(begun.exception(), PoolError), (
+                "a step began in an interrupted part, or in another step"
+            )
+            return
+        begun.result()
+        self.worker_step = step
 
     def worker_ends(self, error: type[BaseException] | None = None) -> None:
         self.operations += 1
@@ -333,6 +327,8 @@ class PoolProgram:
     def worker_hot_step(self, key: Hashable) -> None:
         """Run a whole step in the worker's thread, which frees all that it has asked for."""
         self.worker_begins(key)
+        if self.worker_step is None:
+            return
         lives: dict[int, int] = {}  # block -> request count of the step before which it is freed
         for number, planned in enumerate(self.scripts[key]):
             for block in [block for block, at in lives.items() if at <= number]:
@@ -402,8 +398,6 @@ class PoolProgram:
     def check(self) -> None:
         """Look at everything. O(live bytes)."""
         self._bury()
-        if not self.backend.marks:  # other threads learn of what was found, and reserve arenas for it
-            assert self.backend.pool.wait()
         for block in self.droppable():  # those in cycles say themselves what they held
             self.live[block].check()
         stats = self.backend.pool.stats

@@ -119,25 +119,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Random programs through a pool.")
     parser.add_argument("--operations", type=lambda text: int(float(text.replace("_", ""))), default=10**6)
     parser.add_argument("--pool", choices=("numpy", "cupy", "native", "torch-cuda"), default="cupy")
-    parser.add_argument("--unmarked", action="store_true", help="the pool finds the steps itself")
+    parser.add_argument("--process", action="store_true", help="steps are the process's: native, torch-cuda")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
     if options.pool == "numpy":
-        from .numpy_backend import NumpyBackend, UnmarkedNumpyBackend
+        from .numpy_backend import NumpyBackend
 
-        backend: Any = UnmarkedNumpyBackend if options.unmarked else NumpyBackend
+        backend: Any = NumpyBackend
     elif options.pool == "torch-cuda":
         from .torch_cuda_backend import ProcessTorchCudaBackend, TorchCudaBackend
 
-        backend = ProcessTorchCudaBackend if options.unmarked else TorchCudaBackend
+        backend = ProcessTorchCudaBackend if options.process else TorchCudaBackend
     elif options.pool == "native":
-        from .native_backend import NativeBackend, UnmarkedNativeBackend
+        from .native_backend import NativeBackend, ProcessNativeBackend
 
-        backend = UnmarkedNativeBackend if options.unmarked else NativeBackend
+        backend = ProcessNativeBackend if options.process else NativeBackend
     else:
-        from .cupy_backend import CupyBackend, UnmarkedCupyBackend
+        from .cupy_backend import CupyBackend
 
-        backend = UnmarkedCupyBackend if options.unmarked else CupyBackend
+        backend = CupyBackend
     seed = random.randrange(2**32) if options.seed is None else options.seed
     print(f"{options.pool}, seed {seed}", flush=True)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Arbitrary programs through pools that find steps, or that serve a process: the other pools' are in the contract."""
+"""Arbitrary programs through pools whose steps are the process's: the other pools' are in the contract."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from .pool_machine import PoolMachine
 
 BACKENDS = {
-    "native_backend": ("UnmarkedNativeBackend",),
-    "numpy_backend": ("UnmarkedNumpyBackend",),
-    "cupy_backend": ("UnmarkedCupyBackend",),
+    "native_backend": ("ProcessNativeBackend",),
     "torch_cuda_backend": ("ProcessTorchCudaBackend", "OrderedTorchCudaBackend"),
 }
 """By module of this folder, which may skip without CuPy."""

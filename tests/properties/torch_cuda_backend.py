@@ -17,7 +17,7 @@ class TorchCudaBackend(Backend):
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
         self.failures = 0
-        defaults = {"warmup": 0, "auto_step": not self.marks, "planning_share": math.inf, **self.options}
+        defaults = {"warmup": 0, "planning_share": math.inf, **self.options}
         self.pool = make_pool(SimulatedTorchCudaPool, file, **{**defaults, **options})
         self.pool.cuda.fails = self._fails
 
@@ -43,9 +43,9 @@ class TorchCudaBackend(Backend):
 
 
 class ProcessTorchCudaBackend(TorchCudaBackend):
-    """Found steps of the whole process: requests of all threads, in their order."""
+    """Steps of the whole process: requests of all threads, in their order."""
 
-    marks = False
+    of_process = True
     options: ClassVar[dict[str, Any]] = {"scope": "process"}
 
 

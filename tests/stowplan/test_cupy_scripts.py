@@ -137,7 +137,8 @@ for _ in range(50): numpy.ones(5000)
 
 
 def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
-    done = program("run", "--stats", "stats.json", "loop.py", "3000", folder=folder)
+    words = ("run", "--step-function", "__main__:step", "--stats", "stats.json", "loop.py", "3000")
+    done = program(*words, folder=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout == program("loop.py", "3000", folder=folder, first="").stdout
     assert "stowplan: cupy: " in done.stderr
@@ -146,6 +147,28 @@ def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
     assert figures["share"] > 0.99
     assert figures["replayed"] > 0.5 * figures["requests"]
     assert figures["arena_bytes"] == figures["lower_bound"] == 4096
+
+
+def test_run_serves_cupy_without_steps(folder: Path) -> None:
+    done = program("run", "--stats", "stats.json", "loop.py", "50", folder=folder)
+    assert done.stdout == program("loop.py", "50", folder=folder, first="").stdout, done.stderr
+    figures = json.loads((folder / "stats.json").read_text())["cupy"]
+    assert (figures["steps"], figures["reasons"]) == (0, {"outside": 4 * 50 + 1})
+
+
+def test_chainer_tells_cupy_s_pool_where_steps_end(folder: Path) -> None:
+    """It is Chainer that imports CuPy, and has not got far when it does."""
+    if importlib.util.find_spec("chainer") is None:
+        pytest.skip("Chainer is not installed; expected: pip install 'stowplan[chainer]'")
+    (folder / "device.py").write_text(DEVICE.replace("import cupy\n", "import chainer, cupy\n"))
+    optimizer = "optimizer = device.chainer.optimizers.SGD()\noptimizer.setup(device.chainer.Link())"
+    loop = LOOP.replace("total += step(number % 100)", "total += step(number % 100); optimizer.update()")
+    (folder / "training.py").write_text(loop.replace("import device", f"import device\n{optimizer}"))
+    done = program("run", "--stats", "stats.json", "training.py", "500", folder=folder)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((folder / "stats.json").read_text())["cupy"]
+    assert figures["steps"] == 499
+    assert figures["replayed"] >= 4 * 400
 
 
 def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:

@@ -8,26 +8,8 @@ namespace stowplan::allocator {
 
 using Lock = std::lock_guard<profiler::SpinLock>;
 
-namespace {
-thread_local bool learns = false;
-}
-
-void DevicePool::learn_here() { learns = true; }
-
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena_bytes(lane)) return true;
-  if (learns) {
-    Lock lock(lock_);
-    if (const auto at = refused_.find(lane); at != refused_.end()) {
-      const bool is_more = size >= at->second;
-      refused_.erase(at);
-      if (is_more) return false;
-    }
-    Bytes& wanted = reserves_later_[lane];
-    wanted = std::max(wanted, size);
-    has_chores_ = true;
-    return true;
-  }
   if (Device::checked(device_.capturing(device_.owner)) != 0) return false;
   if (has_virtual_memory() && grow_in_place(lane, size)) return true;
   return replace_arena(lane, size);
@@ -87,33 +69,12 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
   return mapping->mapped() > 0 || error == 0 || error == kCudaOutOfMemory;
 }
 
-// Does what was put off, and lets arenas grow; not while a stream is being captured.
-void DevicePool::do_chores(Bytes size) {
-  if (Device::checked(device_.capturing(device_.owner)) != 0) return;
-  std::map<LaneNumber, Bytes> reserves;
-  bool drops = false;
-  {
-    Lock lock(lock_);
-    reserves.swap(reserves_later_);
-    drops = std::exchange(drops_later_, false);
-  }
-  if (drops) drop_dead_arenas();
-  for (const auto& [lane, wanted] : reserves) {
-    try {
-      if (reserve(lane, wanted)) continue;
-    } catch (const OwnersError&) {  // the request has nothing to do with it
-      device_.forget_error(device_.owner);
-    }
-    Lock lock(lock_);
-    refused_[lane] = wanted;
-  }
-  grow_arenas(size);
-}
-
 // Gives growing arenas all the bytes that they lack, if the device has room for them. If not, the arena gets what the
 // place of this request lacks, provided that upstream would take no less for it and that the device then has at most
-// the live peak and `a_little` in use. Failing that, the arena's own memory shelters the request.
+// the live peak and `a_little` in use. Failing that, the arena's own memory shelters the request. Nothing while a
+// stream is being captured.
 void DevicePool::grow_arenas(Bytes size) {
+  if (Device::checked(device_.capturing(device_.owner)) != 0) return;
   int error = 0;
   for (const auto& [mapping, lane, wanted] : growing()) {
     if (error != 0 || !may_grow(lane)) continue;
@@ -255,11 +216,7 @@ std::vector<DevicePool::Growing> DevicePool::growing() {
 
 // Tells the owner what arenas have; `may_grow`: within a step, too.
 void DevicePool::note_arenas(bool may_grow) {
-  const bool grows = may_grow && !growing().empty();
-  {
-    Lock lock(lock_);
-    has_chores_ = grows || drops_later_ || !reserves_later_.empty();
-  }
+  has_growing_ = may_grow && !growing().empty();
   // Until it is so: another thread may change it meanwhile.
   for (Bytes noted = -1, now = mapped_bytes(); noted != now; now = mapped_bytes()) {
     Device::checked(device_.note_arenas(device_.owner, now));
@@ -283,10 +240,6 @@ std::size_t DevicePool::drop_dead_arenas() {
   std::vector<ArenaMemory> dead;
   {
     Lock lock(lock_);
-    if (learns) {
-      drops_later_ = has_chores_ = true;
-      return 0;
-    }
     for (const std::uintptr_t base : lanes_.take_dead_arenas()) {
       const auto at = arenas_.find(base);
       dead.push_back(std::move(at->second));

@@ -12,9 +12,7 @@
 // takes the block in, wherever there is room. The memory of an arena, or of a held block, is guarded by the owner: if
 // it must go while streams may use it, they are waited for.
 //
-// While a stream is being captured none is waited for, and what would have to wait is put off. The thread that learns
-// from steps found (learn_here()) may come at any moment of the program's captures: it asks nothing of the device, and
-// the program's next request does it.
+// While a stream is being captured none is waited for, and what would have to wait is put off.
 //
 // The device never has more in use than has been live at a time, and a little. Where it would have, for a block that an
 // arena has no place for, arenas in virtual memory *shrink* first: pages in which nothing lives go back to the device.
@@ -33,7 +31,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -67,7 +64,7 @@ class DevicePool {
   // Address 0: upstream's turn, see ask_upstream(). No block: there was no memory to note it, and what upstream has for
   // it is none of the pool's.
   Grant request(Bytes size, Stream stream) {
-    if (has_chores_.load(std::memory_order_relaxed)) do_chores(size);
+    if (has_growing_.load(std::memory_order_relaxed)) grow_arenas(size);
     const ThreadId thread = profiler::current_thread();
     const Stream own = stream == kPerThread ? stream_of_thread() : stream;
     Grant grant;
@@ -78,7 +75,7 @@ class DevicePool {
     {
       std::lock_guard<profiler::SpinLock> lock(lock_);
       try {
-        grant = any_held ? lanes_.route(size, own, thread, may_wait) : lanes_.request(size, own, thread);
+        grant = lanes_.request(size, own, thread, may_wait);
       } catch (const std::bad_alloc&) {
         lanes_.pass_over(thread);
         return grant;
@@ -109,13 +106,10 @@ class DevicePool {
     return lanes_.stream_of(id);
   }
 
-  // Makes a lane's arena at least this large; false where upstream has no memory for it. Where it is put off, true,
-  // and false the next time if there was none.
+  // Makes a lane's arena at least this large; false where upstream has no memory for it.
   bool reserve(LaneNumber lane, Bytes size);
   // Gives back retired arenas in which nothing lives; returns how many.
   std::size_t drop_dead_arenas();
-  // From now on this thread asks nothing of the device.
-  static void learn_here();
   // Gives back what is held, and every arena in which nothing lives; returns how many.
   std::size_t give_back();
 
@@ -175,7 +169,6 @@ class DevicePool {
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);
-  void do_chores(Bytes size);
   void grow_arenas(Bytes size);
   bool may_grow(LaneNumber lane);
   Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
@@ -192,7 +185,7 @@ class DevicePool {
   Answer ask(Bytes size, bool sample, void* client) const;
 
   profiler::SpinLock lock_;
-  AutoLanes lanes_;
+  Lanes lanes_;
   const bool is_shared_;                // threads may share a lane
   std::atomic<int> waits_to_issue_{0};  // by requests that have been given their place
   LockedLanes locked_{lock_, lanes_};
@@ -202,9 +195,7 @@ class DevicePool {
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
   std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
   VirtualMemory virtual_memory_;
-  std::atomic<bool> has_chores_{false};  // an arena has less memory than was asked for, or something was put off
-  bool drops_later_ = false;
-  std::map<LaneNumber, Bytes> reserves_later_, refused_;
+  std::atomic<bool> has_growing_{false};  // an arena has less memory than was asked for
 };
 
 }  // namespace stowplan::allocator

@@ -17,19 +17,6 @@ constexpr int kTopPad = 16 << 20;            // the heap grows by as much more t
 
 }  // namespace
 
-bool SearchWindow::end_window(const Counters& counters) {
-  const std::uint64_t replayed = counters.of(Reason::replayed), steps = counters.steps;
-  const bool is_worth_it = (replayed - replayed_) * kWorth >= asked_;
-  const bool has_steps = steps > steps_;
-  asked_ = 0;
-  replayed_ = replayed;
-  steps_ = steps;
-  without_replay_ = is_worth_it ? 0 : without_replay_ + 1;
-  if (is_worth_it || (has_steps && without_replay_ < kPatience)) return false;
-  without_replay_ = 0;
-  return true;
-}
-
 Counters HostLanes::counters() {
   if (is_heap_only_.load(std::memory_order_relaxed)) count_heap_only();
   note_kept();

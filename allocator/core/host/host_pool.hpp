@@ -1,7 +1,6 @@
 // A pool of host memory: the lanes behind a HostMemory (host_memory.hpp), with their arenas and a heap for the rest.
 //
-//     HostMemory ──> HostLanes ──> AutoLanes ──> Lanes ──> Replay        one function each, request() but for
-//     Lanes::route
+//     HostMemory ──> HostLanes ──> Lanes ──> Replay        one function each, request()
 //                        └── no address ──> HostHeap ──> upstream
 #pragma once
 
@@ -13,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "auto_lanes.hpp"
+#include "lanes.hpp"
 #include "host_arena.hpp"
 #include "host_heap.hpp"
 #include "host_memory.hpp"
@@ -25,42 +24,22 @@ using profiler::Upstream;
 // Widest vector loads and a cache line: more than NumPy's default promises.
 constexpr Bytes kHostAlignment = 64;
 
-// Whether a search for steps is in vain, asked after each window of kWindow requests: less than one in kWorth of them
-// was replayed, and no step was found, or this is the kPatience-th such window in a row.
-class SearchWindow {
- public:
-  static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16, kWorth = 16;
-  static constexpr unsigned kPatience = 8;
-
-  // To be called after each request.
-  bool is_in_vain(const Counters& counters) { return ++asked_ == kWindow && end_window(counters); }
-
- private:
-  bool end_window(const Counters& counters);
-
-  std::uint64_t asked_ = 0;
-  std::uint64_t replayed_ = 0, steps_ = 0;  // before the window
-  unsigned without_replay_ = 0;             // windows in a row
-};
-
 // The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
 //
-// Until a step is marked, the heap may serve alone, and no request is noted: for good (serve_by_heap()), or, in a pool
-// that finds steps, after each search in vain for as many of the heap's requests as were searched, and twice as many
-// each time.
+// Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
  public:
   explicit HostLanes(const Upstream& upstream, Scope scope = Scope::thread)
       : lanes_(kHostAlignment, scope), heap_(upstream) {}
 
-  AutoLanes& lanes() { return lanes_; }
+  Lanes& lanes() { return lanes_; }
   HostHeap& heap() { return heap_; }
 
   Upstream upstream() { return heap_.as_upstream(); }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   // Whether the heap serves alone: no request is noted.
   bool is_bypassed() const {
-    return is_heap_only_.load(std::memory_order_relaxed) && lanes_.finds_steps() && heap_.requests() < search_at_;
+    return is_heap_only_.load(std::memory_order_relaxed) && !lanes_.has_entered();
   }
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
@@ -72,7 +51,6 @@ class HostLanes {
     Grant grant = lanes_.request(size, stream, thread);
     if (arena_is_new_ && grant.address != 0) give_way();
     grant.refused = grant.address == 0 && !allows(size);
-    if (lanes_.finds_steps() && window_.is_in_vain(lanes_.counters())) search_in_vain();
     return grant;
   }
   Grant pass_over(Bytes size, ThreadId thread) {
@@ -89,11 +67,9 @@ class HostLanes {
   bool release(BlockId id) { return lanes_.release(id); }
   Bytes size_of(BlockId id) const { return lanes_.size_of(id); }
 
-  // Until a step is marked, the heap serves alone. Precondition: no step is running, and no request has come.
-  void serve_by_heap() {
-    lanes_.find_steps();
-    enter_heap_only(UINT64_MAX);
-  }
+  // Until the first step begins, the heap serves alone; not with a limit, which it does not know. Precondition: no
+  // request has come.
+  void serve_by_heap() { is_heap_only_ = limit_ == 0; }
   // Those of the lanes, and what the heap has: the bytes that it keeps, and what it served alone.
   Counters counters();
 
@@ -116,12 +92,6 @@ class HostLanes {
     release_heap();
   }
 
-  void enter_heap_only(std::uint64_t search_at) {
-    if (limit_ != 0) return;  // the heap knows no limit
-    heap_requests_ = heap_.requests();
-    search_at_ = search_at;
-    is_heap_only_.store(true, std::memory_order_relaxed);
-  }
   void leave_heap_only() {
     count_heap_only();
     is_heap_only_.store(false, std::memory_order_relaxed);
@@ -129,11 +99,6 @@ class HostLanes {
   void count_heap_only() {
     const std::uint64_t requests = heap_.requests();
     lanes_.count(Reason::heap_only, requests - std::exchange(heap_requests_, requests));
-  }
-  void search_in_vain() {
-    lanes_.stop_looking();
-    enter_heap_only(heap_.requests() + pause_);
-    pause_ *= 2;
   }
 
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
@@ -149,16 +114,13 @@ class HostLanes {
   }
   void note_kept() { lanes_.note_kept(static_cast<Bytes>(heap_.kept())); }
 
-  AutoLanes lanes_;
+  Lanes lanes_;
   HostHeap heap_;
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
   bool arena_is_new_ = false;
-  SearchWindow window_;
   std::atomic<bool> is_heap_only_{false};
   std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
-  std::atomic<std::uint64_t> search_at_{0};         // the heap's request at which the next search begins
-  std::uint64_t pause_ = SearchWindow::kWindow;     // requests of the heap
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 

@@ -40,10 +40,6 @@ std::optional<LaneNumber> LaneRouter::find(StepSlotNumber number, std::uint64_t 
   return *at;
 }
 
-bool LaneRouter::is_first(StepSlotNumber slot, Stream stream) const {
-  return lanes_[lanes_of(slot).front()].stream.value_or(stream) == stream;
-}
-
 std::optional<LaneNumber> LaneRouter::next_to_take_over(const Slot& slot, std::uint64_t step,
                                                         const std::vector<LaneNumber>& taken) const {
   for (const LaneNumber number : slot.lanes) {

@@ -36,8 +36,6 @@ class LaneRouter {
 
   // The lane of a stream in the step slot's running step, its `step`th; none: it has asked in vain.
   std::optional<LaneNumber> find(StepSlotNumber slot, std::uint64_t step, Stream stream);
-  // Whether requests of a stream go to the step slot's first lane.
-  bool is_first(StepSlotNumber slot, Stream stream) const;
 
   // Whether welcome() would give a lane to another stream: then the device must be done with its memory first.
   bool takes_over(StepSlotNumber slot, std::uint64_t step) const;

@@ -31,7 +31,9 @@ void Lanes::pass_over(ThreadId thread) {
 
 // ------------------------------------------------------------------------------------------------------- steps
 
-std::optional<StepSlotNumber> Lanes::take_step_slot(ThreadId thread) {
+std::optional<StepSlotNumber> Lanes::enter(ThreadId thread) {
+  has_entered_ = true;
+  for (const StepSlotNumber slot : slots_.of_ended_threads()) end(slot);
   if (slots_.of(slots_.runner_of(thread))) return std::nullopt;
   const StepSlotNumber slot = slots_.take(thread);
   try {
@@ -71,10 +73,10 @@ void Lanes::leave(StepSlotNumber slot) {
   slots_.leave(slot);
 }
 
-void Lanes::count_step(StepSlotNumber slot) {
-  forget_last();  // a lane notes in each step that its stream asked
-  ++shared_.counters.steps;
-  slots_.count_step(slot);
+std::vector<StepSlotNumber> Lanes::end_steps_of_others(ThreadId thread) {
+  const std::vector<StepSlotNumber> theirs = slots_.of_others(thread);
+  for (const StepSlotNumber slot : theirs) end(slot);
+  return theirs;
 }
 
 void Lanes::set_interrupted(ThreadId thread, bool interrupted) {

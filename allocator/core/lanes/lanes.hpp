@@ -18,6 +18,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,7 +54,7 @@ class Lanes {
   Scope scope() const { return slots_.scope(); }
 
   // Hands a request to its lane, or upstream. `may_wait`: see Replay.
-  Grant route(Bytes size, Stream stream, ThreadId thread, bool may_wait) {
+  Grant request(Bytes size, Stream stream, ThreadId thread, bool may_wait = false) {
     const Whose whose = lane_of(stream, thread);
     const Grant grant = whose.lane != nullptr ? whose.lane->request(size, stream, may_wait)
                                               : lanes_.front()->pass_upstream(size, stream, whose.reason);
@@ -98,20 +99,22 @@ class Lanes {
   }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
 
-  // Takes a step slot for a step of this thread, which is not interrupted; none where its runner runs one already.
-  std::optional<StepSlotNumber> take_step_slot(ThreadId thread);
+  // Takes a step slot for a step of this thread, which is not interrupted; none where its runner runs one already. The
+  // steps of threads that have ended end.
+  std::optional<StepSlotNumber> enter(ThreadId thread);
+  // Whether a step has begun ever; without the lock.
+  bool has_entered() const { return has_entered_.load(std::memory_order_relaxed); }
   // Begins a lane's part of the step. Plans that do not fit its arena are left out.
   void begin(const LaneStart& start);
   // Ends the step in those of the step slot's lanes in which it began, in their order, and leaves the step slot.
   std::vector<LaneOutcome> end(StepSlotNumber slot);
   // Precondition: no lane of the step slot is in a step.
   void leave(StepSlotNumber slot);
-  // The step in it has ended, and another one begins.
-  void count_step(StepSlotNumber slot);
+  // Ends the steps of all other threads, and returns their step slots: a fork has left these threads behind.
+  std::vector<StepSlotNumber> end_steps_of_others(ThreadId thread);
 
   // The step slot's lanes, and one more, which has no stream yet.
   const std::vector<LaneNumber>& lanes_of(StepSlotNumber slot) const { return router_.lanes_of(slot); }
-  std::size_t step_slots() const { return slots_.size(); }
   std::uint64_t steps(StepSlotNumber slot) const { return slots_.steps(slot); }
   // Whether this is the step, its `step`th, that runs in it.
   bool runs(StepSlotNumber slot, std::uint64_t step) const { return !slots_.is_free(slot) && steps(slot) == step; }
@@ -148,10 +151,6 @@ class Lanes {
   Range range_of(BlockId id) const { return lanes_.front()->range_of(id); }
   void assert_invariants() const;
 
- protected:
-  const StepSlots& slots() const { return slots_; }
-  const LaneRouter& router() const { return router_; }
-
  private:
   struct Whose {
     Replay* lane = nullptr;  // none: upstream's turn,
@@ -169,6 +168,7 @@ class Lanes {
   const Bytes unit_;
   Shared shared_;
   StepSlots slots_;
+  std::atomic<bool> has_entered_{false};
   LaneRouter router_;
   std::vector<std::unique_ptr<Replay>> lanes_;
   Failure failure_;

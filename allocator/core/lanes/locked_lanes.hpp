@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "auto_lanes.hpp"
+#include "lanes.hpp"
 #include "host_memory.hpp"
 
 namespace stowplan::allocator {
@@ -38,7 +38,7 @@ class LockedLanes {
   }
 
  public:
-  LockedLanes(profiler::SpinLock& lock, AutoLanes& lanes) : lock_(lock), lanes_(lanes) {}
+  LockedLanes(profiler::SpinLock& lock, Lanes& lanes) : lock_(lock), lanes_(lanes) {}
 
   // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as
   // there may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says
@@ -79,20 +79,12 @@ class LockedLanes {
   std::vector<LaneOutcome> end(StepSlotNumber step_slot, std::uint64_t step) {
     return locked([&] { return lanes_.runs(step_slot, step) ? lanes_.end(step_slot) : std::vector<LaneOutcome>{}; });
   }
-  std::vector<StepSlotNumber> end_steps_of_others() { return locked(&AutoLanes::end_steps_of_others, here()); }
+  std::vector<StepSlotNumber> end_steps_of_others() { return locked(&Lanes::end_steps_of_others, here()); }
 
-  std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) { return locked(&AutoLanes::lanes_of, step_slot); }
+  std::vector<LaneNumber> lanes_of(StepSlotNumber step_slot) { return locked(&Lanes::lanes_of, step_slot); }
   Scope scope() const { return lanes_.scope(); }
-  std::size_t step_slots() { return locked(&AutoLanes::step_slots); }
-  LaneNumber add_lane(StepSlotNumber step_slot) { return locked(&AutoLanes::add_lane, step_slot); }
-  void set_interrupted(bool interrupted) { locked(&AutoLanes::set_interrupted, here(), interrupted); }
-
-  // Steps that are found.
-  void find_steps() { locked(&AutoLanes::find_steps); }
-  bool finds_steps() { return locked(&AutoLanes::finds_steps); }
-  void expect(const LaneStart& start, bool wanted) { locked(&AutoLanes::expect, start, wanted); }
-  std::vector<LaneOutcome> take_outcomes() { return locked(&AutoLanes::take_outcomes); }
-  Signal& signal() { return lanes_.signal(); }
+  LaneNumber add_lane(StepSlotNumber step_slot) { return locked(&Lanes::add_lane, step_slot); }
+  void set_interrupted(bool interrupted) { locked(&Lanes::set_interrupted, here(), interrupted); }
 
   // Of one lane.
   Arena arena(LaneNumber lane) {
@@ -116,18 +108,18 @@ class LockedLanes {
       for (std::size_t i = 0; i < lanes_.lanes(); ++i) lanes_.lane(static_cast<LaneNumber>(i)).retire_idle_arena();
     });
   }
-  std::vector<std::uintptr_t> take_dead_arenas() { return locked(&AutoLanes::take_dead_arenas); }
-  Counters counters() { return locked(&AutoLanes::counters); }
-  Situation situation() { return locked(&AutoLanes::situation, here()); }
-  void refuse(BlockId id) { locked(&AutoLanes::refuse, id, here()); }
-  Failure failure() { return locked(&AutoLanes::failure); }
-  void reset_peaks() { locked(&AutoLanes::reset_peaks); }
+  std::vector<std::uintptr_t> take_dead_arenas() { return locked(&Lanes::take_dead_arenas); }
+  Counters counters() { return locked(&Lanes::counters); }
+  Situation situation() { return locked(&Lanes::situation, here()); }
+  void refuse(BlockId id) { locked(&Lanes::refuse, id, here()); }
+  Failure failure() { return locked(&Lanes::failure); }
+  void reset_peaks() { locked(&Lanes::reset_peaks); }
 
  private:
   static ThreadId here() { return profiler::current_thread(); }
 
   profiler::SpinLock& lock_;
-  AutoLanes& lanes_;
+  Lanes& lanes_;
 };
 
 }  // namespace stowplan::allocator

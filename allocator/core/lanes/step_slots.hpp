@@ -43,7 +43,6 @@ class StepSlots {
   Scope scope() const { return scope_; }
   Runner runner_of(ThreadId thread) const { return scope_ == Scope::thread ? thread : 1; }
 
-  std::size_t size() const { return slots_.size(); }
   bool any_running() const { return running_ > 0; }
   bool is_run_by(StepSlotNumber slot, Runner runner) const { return slots_[slot].runner == runner; }
   // Steps that the step slot has had, with the running one.
@@ -63,8 +62,6 @@ class StepSlots {
   // and it is the calling thread.
   StepSlotNumber take(ThreadId thread);
   void leave(StepSlotNumber slot);
-  // The step in it has ended, and another one has begun.
-  void count_step(StepSlotNumber slot) { ++slots_[slot].steps; }
 
   void set_interrupted(Runner runner, bool interrupted);
   bool is_interrupted(Runner runner) const;

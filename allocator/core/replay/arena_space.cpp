@@ -62,10 +62,6 @@ bool ArenaSpace::retire_idle() {
   return true;
 }
 
-bool ArenaSpace::has_retired() const {
-  return std::any_of(arenas_.begin(), arenas_.end() - 1, [](const Arena& arena) { return arena.base != 0; });
-}
-
 std::vector<std::uintptr_t> ArenaSpace::take_dead() {
   std::vector<std::uintptr_t> dead;
   // Blocks name their arena by index, so entries stay; a dead one has base 0.

@@ -56,7 +56,6 @@ class ArenaSpace {
   void reserve(std::uintptr_t base, Bytes size, const std::vector<Range>& memory);
   std::vector<Range> withdraw_idle();
   bool retire_idle();
-  bool has_retired() const;
   std::vector<std::uintptr_t> take_dead();
 
   std::uintptr_t address_at(Bytes offset) const { return arenas_.back().base + static_cast<std::uintptr_t>(offset); }

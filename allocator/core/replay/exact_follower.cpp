@@ -48,29 +48,16 @@ RequestNumber ExactFollower::find_both(Bytes previous, Bytes size, Match before)
 
 // ------------------------------------------------------------------------------------------------- several plans
 
-// Whether another plan begins as this step did, and goes on with this request.
-bool ExactFollower::goes_on(const Plan& other, Bytes size) const {
-  const RequestNumber passed = at_.passed();
-  return passed < other.step_size() && other.requested[passed] == size && other.prefix[passed] == at_.prefix();
-}
-
-// Follows such a plan from here, if there is one.
+// Follows another plan from here, if one begins as this step did, and goes on with this request.
 bool ExactFollower::follow_another(Bytes size) {
+  const RequestNumber passed = at_.passed();
   for (const PlanPtr& other : others_) {
-    if (!goes_on(*other, size)) continue;
+    if (passed >= other->step_size() || other->requested[passed] != size) continue;
+    if (other->prefix[passed] != at_.prefix()) continue;
     at_.follow(other);
     return true;
   }
   return false;
-}
-
-Course ExactFollower::course(Bytes next) const {
-  if (!now_.exact_so_far || at_.passed() == 0) return Course::unknown;
-  const auto goes_on = [&](const PlanPtr& other) { return this->goes_on(*other, next); };
-  const bool is_over = at_.next() == at_.step_end();
-  if (!is_over && at_.equals(at_.next(), next)) return Course::goes_on;
-  if (std::any_of(others_.begin(), others_.end(), goes_on)) return Course::goes_on;
-  return is_over ? Course::is_over : Course::unknown;
 }
 
 // If a plan ends here that begins as this step did, then that is the plan that the step has followed.

@@ -31,9 +31,6 @@
 
 namespace stowplan::allocator {
 
-// Whether a step that has followed its plan exactly is to go on with a request, by that plan or another.
-enum class Course : std::uint8_t { unknown, goes_on, is_over };
-
 class ExactFollower {
  public:
   static constexpr RequestNumber kWindow = 64;
@@ -62,7 +59,6 @@ class ExactFollower {
   // An address for a guest; 0 if there is none.
   std::uintptr_t place_guest(Bytes size) const;
 
-  Course course(Bytes next) const;
   void end_step();
 
  private:
@@ -73,7 +69,6 @@ class ExactFollower {
     bool exact_so_far = true;   // every request of the step was
   };
 
-  bool goes_on(const Plan& other, Bytes size) const;
   bool follow_another(Bytes size);
   RequestNumber resynchronize(Bytes size);
   RequestNumber find_both(Bytes previous, Bytes size, Match before) const;

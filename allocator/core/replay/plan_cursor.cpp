@@ -21,12 +21,6 @@ void PlanCursor::follow(PlanPtr plan) {
   in_slot_ = std::move(slots);
 }
 
-void PlanCursor::join(PlanPtr plan, RequestNumber requests) {
-  follow(std::move(plan));
-  next_ = requests;
-  skipped_ = false;
-}
-
 RequestNumber PlanCursor::end_step() {
   RequestNumber last = step_end();
   while (last < next_) last += plan_->step_length;  // it has had some of its successor's requests

@@ -51,8 +51,6 @@ class PlanCursor {
   void begin_step(PlanPtr plan);
   // Follows another plan, or none, in which as many requests lie behind.
   void follow(PlanPtr plan);
-  // Follows a plan of which a step without one has made so many requests.
-  void join(PlanPtr plan, RequestNumber requests);
   // Passes over the rest of the step; returns how many requests are missing.
   RequestNumber end_step();
 

@@ -173,21 +173,16 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   recorder_.begin_step();
 }
 
-Course Replay::course(Bytes next) const {
-  if (!in_step() || !cursor_.has_plan()) return Course::unknown;
-  return follower_.course(next);
-}
-
-void Replay::join(const PlanPtr& plan) {
-  if (!runs_without_plan() || !recorder_.has_requested(plan->requested)) return;
-  if (arena().mapped < plan->arena_bytes) return;  // what is alive elsewhere has places that lack memory
-  cursor_.join(plan, recorder_.requests());
-  clean_ = true;
-}
-
 StepOutcome Replay::end_step() {
-  StepOutcome outcome = leave_plan();
-  if (is_clean() && !recorder_.timestamps()) {
+  StepOutcome outcome;
+  if (cursor_.has_plan()) {
+    follower_.end_step();
+    counters_.missing += cursor_.end_step();
+    if (cursor_.has_skipped()) clean_ = false;
+    outcome.tag = cursor_.plan().tag;
+  }
+  outcome.clean = is_clean();
+  if (outcome.clean && !recorder_.timestamps()) {
     recorder_.drop_step();
   } else {
     try {
@@ -198,26 +193,6 @@ StepOutcome Replay::end_step() {
       recorder_.drop_step();
     }
   }
-  return outcome;
-}
-
-std::pair<StepOutcome, StepOutcome> Replay::end_two_steps(RequestNumber first, RequestNumber second) {
-  leave_plan();
-  const bool complete = !recorder_.truncated();
-  auto logs = recorder_.end_two_steps(first, second);
-  return {{std::move(logs.first), complete, false, 0}, {std::move(logs.second), complete, false, 0}};
-}
-
-// The outcome of the running step, but for its log.
-StepOutcome Replay::leave_plan() {
-  StepOutcome outcome;
-  if (cursor_.has_plan()) {
-    follower_.end_step();
-    counters_.missing += cursor_.end_step();
-    if (cursor_.has_skipped()) clean_ = false;
-    outcome.tag = cursor_.plan().tag;
-  }
-  outcome.clean = is_clean();
   return outcome;
 }
 

@@ -129,10 +129,7 @@ class Replay {
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return cursor_.planned_requests(); }
   std::vector<Range> stayers() const { return space_.stayers(); }
-  // For steps that are found (auto_lanes.hpp), and for what is to be said of blocks.
   const StepRecorder& recorder() const { return recorder_; }
-
-  bool has_retired_arenas() const { return space_.has_retired(); }
 
   bool runs_without_plan() const { return in_step() && !cursor_.has_plan(); }
 
@@ -151,21 +148,13 @@ class Replay {
     return end > begin && !space_.is_clear({space_.address_at(begin), space_.address_at(end)});
   }
 
-  // For steps that are found: what a request would be to the running step.
-  using Course = allocator::Course;
-  Course course(Bytes next) const;
-
-  // Lets a step without a plan follow this one from here on, if it has begun as the plan does.
-  void join(const PlanPtr& plan);
-
-  // Ends what turns out to have been several steps; returns the last two, which began at these requests.
-  std::pair<StepOutcome, StepOutcome> end_two_steps(RequestNumber first, RequestNumber second);
-
   Range range_of(BlockId id) const { return allocator::range_of(blocks_[id]); }
   void assert_invariants() const;
 
  private:
   static constexpr std::uint32_t kNoUse = UINT32_MAX;
+  // A longer step would be a large plan for little; bounds the memory of a step that does not end.
+  static constexpr std::size_t kMostEvents = std::size_t{1} << 20;
 
   // In the table, and nowhere else yet.
   BlockId new_block(Bytes size, Stream stream) {
@@ -187,14 +176,13 @@ class Replay {
   bool is_clean() const { return clean_ && !guests_.any_unknown(); }
   void note_free(const Block& block);
   bool forget(BlockId id, Block& block);
-  StepOutcome leave_plan();
 
   Blocks& blocks_;      // of all lanes
   Counters& counters_;  // of all lanes
   const LaneNumber lane_;
   Stream stream_ = 0;  // of the last request, and its use: see Counters
   std::uint32_t use_ = kNoUse;
-  StepRecorder recorder_;
+  StepRecorder recorder_{kMostEvents};
   ArenaSpace space_;
   PlanCursor cursor_{space_};
   ExactFollower follower_;

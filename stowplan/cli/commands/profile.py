@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ...scheduling import StepGraph
     from ..scripts import Script
 
+NO_LOOPS = (
+    "loops are not detected without call sites; leave --no-sites out, or mark the step by --step-function"
+)
+
 
 def _no_option(context: click.Context, parameter: click.Parameter, script: str) -> str:
     """Refuse an option that the command does not have; it would be taken for the script."""
@@ -74,7 +78,7 @@ def _not_ours(
     help="Leave out allocations below this many bytes.  [default: 1033 of NumPy's, 0 of CuPy's, 16384 of "
     "PyTorch's]",
 )
-@click.option("--no-sites", is_flag=True, help="Record no call sites.")
+@click.option("--no-sites", is_flag=True, help="Record no call sites; loops are not detected then.")
 @click.option(
     "--stacks",
     type=click.IntRange(min=0),
@@ -161,7 +165,7 @@ def _record_profile(
         say(f"stowplan: {program} allocated no memory by {library}; nothing was written")
         return status or 1
     candidates = recorder.candidates()
-    step, what = _step_of(recorder, candidates, number)
+    step, what = _step_of(recorder, candidates, number, sites=not no_sites)
     if not len(step):
         least = f" of {small:,} bytes or more" if small else " that is large enough" if small is None else ""
         say(f"stowplan: {program} allocated no block{least} in the main thread; nothing was written")
@@ -183,6 +187,8 @@ def _step_of(
     recorder: NumpyRecorder | CupyRecorder | TorchRecorder,
     candidates: list[StepCandidate],
     number: int | None,
+    *,
+    sites: bool,
 ) -> tuple[Profile, str]:
     """Return the program's step, or the one of this number, and what it is."""
     from ...errors import ProfileError
@@ -196,7 +202,11 @@ def _step_of(
         chosen = next((candidate.profile for candidate in candidates if candidate.chosen), None)
         return chosen or recorder.profile(), "the step that it repeats"
     except ProfileError:
-        return recorder.whole(), "all of the program, as no step was repeated"
+        is_unknown = not (sites or recorder.program().steps)
+        return (
+            recorder.whole(),
+            f"all of the program, as {NO_LOOPS if is_unknown else 'no step was repeated'}",
+        )
 
 
 def _list_of(candidates: list[StepCandidate]) -> list[str]:
@@ -207,11 +217,7 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
         text = shorten(candidate.text, 80, placeholder=" ...")
-        where = (
-            f"{_look.from_here(candidate.loop)}: {text}"
-            if candidate.loop
-            else f"from allocation {candidate.start:,} on"
-        )
+        where = f"{_look.from_here(candidate.loop)}: {text}"
         lines.append(f" {mark}{number:2d}  {where}")
         held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
         lines.append(

@@ -22,9 +22,11 @@ HELP = f"""Usage: {USAGE}
   input; with -m, a module. All that follows it is the script's.
 
   The pools serve NumPy's arrays and, if the script imports CuPy, CuPy's, in
-  all threads. NumPy's large arrays come from the pool's heap, and from plans
-  in steps that are marked (stowplan.step(), --step-function) or, with
-  --auto-step, detected; CuPy's steps are detected. If the script gives CuPy
+  all threads. Arrays come from plans in steps that are marked
+  (stowplan.step(), --step-function) or told: where an optimizer of Chainer's
+  or PyTorch's has updated, a step ends, and the next begins. CuPy's pool is
+  told; NumPy's with --auto-step. Without steps, NumPy's large arrays come
+  from the pool's heap, and CuPy's from its memory. If the script gives CuPy
   an allocator, that serves what is not planned. Chainer is patched to work
   with the installed versions. At the end a line on standard error has the
   counts of each pool. The exit status is the script's.
@@ -35,7 +37,9 @@ Options:
   --stats FILE  Write the statistics to this file as well, as JSON.
   --json        Print the statistics as one line of JSON, at the end of
                 standard output.
-  --auto-step   Detect NumPy's steps, and serve them from plans.
+  --auto-step   Have NumPy's steps told, too. An error where neither Chainer
+                nor PyTorch is installed; a line on standard error where no
+                optimizer updates.
   -m            SCRIPT is the name of a module, as python -m takes it.
   -h, --help    Show this message and exit.
 

@@ -1,6 +1,7 @@
 """Serve a program that does not mention stowplan: NumPy's arrays, and CuPy's.
 
-NumPy's come from the pool's heap alone, unless the program marks steps or steps are to be found.
+NumPy's come from the pool's heap alone until the first step begins, which the program marks or, where it is to, a
+framework tells. CuPy's pool is always told steps, where there is such a framework.
 
 CuPy is served from the moment the program imports it, by a pool in the place of CuPy's default one. If the program sets
 an allocator itself, that allocator becomes the upstream of a new pool::
@@ -13,6 +14,7 @@ an allocator itself, that allocator becomes the upstream of a new pool::
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -37,7 +39,12 @@ def pools(auto_step: bool = False) -> Iterator[dict[str, Pool]]:
     Parameters
     ----------
     auto_step
-        Whether NumPy's pool finds steps, too.
+        Whether NumPy's pool is told steps, too.
+
+    Raises
+    ------
+    PoolError
+        It is to be, and there is no framework that does.
     """
     from ...allocator import NumpyPool
     from ...allocator._core import keep_host_memory
@@ -45,10 +52,9 @@ def pools(auto_step: bool = False) -> Iterator[dict[str, Pool]]:
     class HeapPool(NumpyPool):
         _plans_at_once = False  # mostly never
 
-    keep_host_memory()
     pool = (NumpyPool if auto_step else HeapPool)(auto_step=auto_step, planner=QUICK, planning_share=SHARE)
-    if not auto_step:
-        pool.serve_by_heap()
+    keep_host_memory()
+    pool.serve_by_heap()
     serving: dict[str, Pool] = {"numpy": pool}
     with ExitStack() as stack:
         pool.install()
@@ -66,18 +72,20 @@ def _cupy_served(serving: dict[str, Pool]) -> Iterator[None]:
     from cupy.cuda import memory
 
     from ...allocator import CupyPool
+    from ...allocator.step_boundaries import can_be_told
 
     install: Callable[[Any], None] = cupy.cuda.set_allocator
     before = cupy.cuda.get_allocator()
     device = None if _has_device() else 0  # without a driver CuPy cannot say which device is current
     get_default, default = cupy.get_default_memory_pool, cupy.get_default_memory_pool()
-    own = CupyPool(auto_step=True, device=device)
+    make = functools.partial(CupyPool, auto_step=can_be_told(), device=device)
+    own = make()
 
     def set_allocator(allocator: Any = None) -> None:
         install(allocator)
         pool = own
         if allocator not in (None, default.malloc, own.malloc):
-            pool = CupyPool(allocator, auto_step=True, device=device)
+            pool = make(allocator)
         install(pool.malloc)
         serving["cupy"] = pool
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ...allocator import Stats
 
 NOTHING = "stowplan: {}: no request for a block that is large enough to plan"
+NO_STEP = (
+    "stowplan: --auto-step: no optimizer of Chainer's or PyTorch's has updated, so no step was told; mark the loop's "
+    "body by `with stowplan.step():`, or a function by --step-function MODULE:FUNCTION, or leave the option out"
+)
 
 
 def run_served(
@@ -41,12 +45,14 @@ def run_served(
     as_json
         Whether the statistics are one line on standard output, rather than a line for each pool on standard error.
     auto_step
-        Whether NumPy's pool finds steps.
+        Whether NumPy's pool is told steps by frameworks; if none did, a line on standard error says what to do.
 
     Raises
     ------
     ScriptError
         As `Script.run`.
+    PoolError
+        Steps are to be told, and there is no framework that does.
     OSError
         `stats` cannot be written.
     """
@@ -58,6 +64,8 @@ def run_served(
         if len(serving) == 1 and not (host.has_served or as_json or stats):
             print(NOTHING.format(name), file=sys.stderr)
             return status
+        if auto_step and not host.stats.steps:
+            print(NO_STEP, file=sys.stderr)
         figures = {name: as_figures(pool.stats) for name, pool in serving.items()}
     whole = {**figures, "minor_faults": faults, "exit_status": status}
     if as_json:

@@ -94,7 +94,7 @@ def test_a_step_is_found_and_values_are_as_without() -> None:
     plain = [step() for _ in range(12)]
     parameters = [parameter.detach().clone() for parameter in module.parameters()]
     module, step = network()
-    recorder = TorchRecorder(auto_step=True, small=SMALL)
+    recorder = TorchRecorder(auto_step=True, sites=True, small=SMALL)
     with recorder:
         assert [step() for _ in range(12)] == plain
     assert all(torch.equal(*pair) for pair in zip(parameters, module.parameters(), strict=True))

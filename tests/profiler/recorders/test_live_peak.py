@@ -88,7 +88,7 @@ def _traced(program: Program, recorder: NumpyRecorder, *, marked: bool) -> tuple
 
 @pytest.mark.parametrize(("program", "marked"), [(network, True), (network, False), (frames, False)])
 def test_the_live_peak_of_a_step_is_tracemalloc_s(program: Program, marked: bool) -> None:
-    recorder = NumpyRecorder(small=SMALL, auto_step=not marked)
+    recorder = NumpyRecorder(small=SMALL, auto_step=not marked, sites=not marked)
     step, ever = _traced(program, recorder, marked=marked)
     profile = recorder.profile()
     assert profile.live_peak == pytest.approx(step, rel=0.01)
@@ -101,7 +101,7 @@ def test_live_peak_without_steps_is_tracemalloc_s() -> None:
         kept: list[np.ndarray] = []
         yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
 
-    recorder = NumpyRecorder(small=SMALL, auto_step=True)
+    recorder = NumpyRecorder(small=SMALL, auto_step=True, sites=True)
     _, ever = _traced(once, recorder, marked=False)
     profile = recorder.whole()
     assert profile.live_peak == profile.planned_peak == pytest.approx(ever, rel=0.01)
@@ -157,7 +157,7 @@ def test_coverage_and_repeats() -> None:
 
 def test_coverage_of_found_steps_counts_the_one_under_way() -> None:
     state, rounds = np.ones(2_000), 40
-    recorder = NumpyRecorder(auto_step=True, small=SMALL)
+    recorder = NumpyRecorder(auto_step=True, sites=True, small=SMALL)
     with recorder:
         for _ in range(rounds):
             change = np.roll(state, 1)
@@ -173,7 +173,7 @@ def test_coverage_of_found_steps_counts_the_one_under_way() -> None:
 @pytest.mark.parametrize("auto_step", [False, True])
 def test_what_could_not_be_had_is_no_block(auto_step: bool) -> None:
     rounds = 12
-    recorder = NumpyRecorder(small=SMALL, auto_step=auto_step)
+    recorder = NumpyRecorder(small=SMALL, auto_step=auto_step, sites=auto_step)
     with recorder:
         for _ in range(rounds):
             with nullcontext() if auto_step else recorder.step():

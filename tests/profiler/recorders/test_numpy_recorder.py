@@ -113,7 +113,7 @@ def test_a_step_that_comes_again_after_others_is_found() -> None:
 
 def test_what_comes_now_and_then_is_not_the_step() -> None:
     """A step that reports, every sixth time, asks for more."""
-    recorder = NumpyRecorder(auto_step=True, small=300)
+    recorder = NumpyRecorder(auto_step=True, small=300, sites=True)
     state = np.ones((50, 50))
     with recorder:
         for number in range(60):

@@ -1,0 +1,161 @@
+"""Steps that PyTorch tells: where an optimizer's step has ended."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from stowplan import TorchPool
+from tests.children import stowplan
+from tests.running import in_threads
+
+from .alone import alone
+
+ITERATIONS = 50
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(4),
+        nn.Flatten(),
+        nn.Linear(256, 10),
+    )
+
+
+def attention() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(48, 4, 96, dropout=0.1, batch_first=True)
+    return nn.Sequential(
+        nn.Flatten(2), nn.Linear(1024, 48), nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(144, 10)
+    )
+
+
+MODELS = {"convolutions": convolutions, "attention": attention}
+
+
+def train(name: str, many: bool, serve: bool) -> tuple[list[Any], list[tuple[int, int]]]:
+    """Train without a mark; return the parameters, and the pool's requests, those replayed first, by iteration.
+
+    `many`: gradients are summed over four batches, a second optimizer updates, and every tenth time it is evaluated.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    draw = torch.Generator().manual_seed(1)
+    one, two = MODELS[name](), nn.Sequential(nn.Linear(200, 300), nn.Tanh(), nn.Linear(300, 200))
+    first, second = torch.optim.AdamW(one.parameters()), torch.optim.SGD(two.parameters(), 1e-2, momentum=0.9)
+    pool, counts = TorchPool(auto_step=True), []
+
+    def loss(batch: int = 16) -> Any:
+        images = torch.randn(batch, 3, 32, 32, generator=draw)
+        return nn.functional.cross_entropy(one(images), torch.randint(10, (batch,), generator=draw))
+
+    with pool if serve else nullcontext():
+        for number in range(ITERATIONS):
+            first.zero_grad()
+            for _ in range(4 if many else 1):
+                loss().backward()
+            first.step()
+            if many:
+                second.zero_grad()
+                two(torch.randn(64, 200, generator=draw)).square().mean().backward()
+                second.step()
+            if many and number % 10 == 9:
+                with torch.no_grad():
+                    loss(64)
+            pool.wait()
+            counts.append((pool.stats.replayed, pool.stats.requests))
+    parameters = [
+        parameter.detach().numpy().tobytes() for parameter in (*one.parameters(), *two.parameters())
+    ]
+    return parameters, counts
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("many", "least"), [(False, 0.95), (True, 0.93)])
+def test_an_unmarked_training_is_replayed_from_the_sixth_update_on(
+    name: str, many: bool, least: float
+) -> None:
+    plain, _ = alone(train, name, many, False)
+    served, counts = alone(train, name, many, True)
+    assert served == plain
+    (replayed, requests), (all_replayed, all_requests) = counts[4], counts[-1]
+    assert all_replayed - replayed >= least * (all_requests - requests) > 0
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Has another optimizer step, as those that average parameters do."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        super().__init__([torch.zeros(1)], {})
+        self.inner = inner
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        self.inner.step()
+
+
+def edges() -> list[int]:
+    """Return the steps after an optimizer's within another's; after one that failed; and after another thread's."""
+    pool, steps = TorchPool(auto_step=True), []
+    parameter = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([parameter])
+    outer = Wrapper(optimizer)
+
+    def fail() -> Any:
+        raise KeyboardInterrupt
+
+    with pool:
+        for _ in range(4):
+            outer.step()
+        steps.append(pool.stats.steps)
+        try:
+            optimizer.step(fail)
+        except KeyboardInterrupt:
+            steps.append(pool.stats.steps)
+        optimizer.step()
+        in_threads(optimizer.step)
+        steps.append(pool.stats.steps)
+    return [*steps, pool.stats.steps]
+
+
+def test_one_step_for_each_outermost_update_of_any_thread() -> None:
+    assert alone(edges) == [3, 3, 5, 6]
+
+
+PROGRAM = """
+import json
+import numpy as np
+import torch
+import waiting
+
+draw = np.random.default_rng(0)
+model = torch.nn.Linear(3000, 1)
+optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+served = []
+for _ in range(50):
+    batch = draw.standard_normal((64, 3000), dtype=np.float32)
+    batch = (batch - batch.mean(0)) / batch.std(0)
+    optimizer.zero_grad()
+    model(torch.from_numpy(batch)).square().mean().backward()
+    optimizer.step()
+    served.append(waiting.replayed_and_requests())
+print(json.dumps(served))
+"""
+
+
+def test_run_serves_numpy_s_arrays_of_a_training_from_plans(tmp_path: Path) -> None:
+    waiting = Path(__file__).parents[2] / "stowplan" / "waiting.py"
+    (tmp_path / "waiting.py").write_text(waiting.read_text())
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = stowplan("run", "--auto-step", "program.py", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    (replayed, requests), (all_replayed, all_requests) = counts[4], counts[-1]
+    assert all_replayed - replayed >= 0.95 * (all_requests - requests) > 0
