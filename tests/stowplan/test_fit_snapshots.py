@@ -1,4 +1,4 @@
-"""``stowplan fit`` of snapshots, as eight programs of PyTorch dump them: what it answers, when that batch is recorded."""
+"""``stowplan fit`` of snapshots, as programs of PyTorch dump them: what it answers, when that batch is recorded."""
 
 from __future__ import annotations
 
