@@ -1,12 +1,10 @@
-"""``stowplan fit``: batch, memory, device, and what cannot be told; against the larger step when it is recorded."""
+"""``stowplan fit``: batch, memory, device, and what cannot be told."""
 
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from stowplan.planning import make_plan
 from stowplan.prediction import fit_steps
 from stowplan.prediction.steps import largest_batch
 
-from ..profiler.formats.snapshots import CachingAllocator
 from .command_line import figures, refused, stowplan
 from .step_graphs import layers
 
@@ -293,167 +290,3 @@ def test_step_graphs_are_refused(tmp_path: Path) -> None:
     layers(2).save(tmp_path / "2.graph")
     said = refused("fit", f"2={tmp_path / '2.graph'}", f"4={tmp_path / '2.graph'}", "--budget", "1GiB")
     assert f"{tmp_path / '2.graph'}: fit of step graphs was removed; expected a profile" in said
-
-
-# -------------------------------------------------------------------------------- programs of PyTorch, as it dumps them
-
-
-Program = Callable[[CachingAllocator, int], Iterator[None]]
-"""Allocates what it has before its trace begins, yields, and runs a step of a batch size."""
-
-
-def inference(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """Three layers; weights are older."""
-    for _ in range(3):
-        pool.alloc(16 * MIB)
-    yield
-    x = pool.alloc(batch * MIB)
-    for _ in range(3):
-        y = pool.alloc(2 * batch * MIB)
-        pool.free(x)
-        x = y
-    pool.free(x)
-
-
-def training(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """Activations and gradients; the optimizer makes its state in the step."""
-    weights = [pool.alloc(4 * MIB) for _ in range(4)]
-    yield
-    saved = [pool.alloc(batch * (1 + k) * MIB) for k in range(4)]
-    gradients = []
-    for activation in reversed(saved):
-        passed = pool.alloc(batch * MIB)
-        gradients.append(pool.alloc(4 * MIB))
-        pool.free(activation)
-        pool.free(passed)
-    for gradient, _ in zip(gradients, weights, strict=True):
-        pool.alloc(8 * MIB)
-        pool.free(gradient)
-
-
-def whole_script(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """The trace begins before the model is made, so that its weights escape."""
-    yield
-    for _ in range(4):
-        pool.alloc(16 * MIB)
-    first = pool.alloc(batch * MIB)
-    second = pool.alloc(batch * MIB // 2)
-    pool.free(second)
-    pool.free(first)
-
-
-def attention(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """The batch is the number of words: scores are its square."""
-    pool.alloc(4 * MIB)
-    yield
-    words = pool.alloc(batch * 64 * KIB)
-    scores = pool.alloc(batch**2 * 16 * KIB)
-    shares = pool.alloc(batch**2 * 16 * KIB)
-    pool.free(scores)
-    out = pool.alloc(batch * 64 * KIB)
-    for address in (shares, out, words):
-        pool.free(address)
-
-
-def triangles(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """The cube of the number of residues."""
-    pool.alloc(MIB)
-    yield
-    pairs = pool.alloc(batch**2 * 128 * KIB)
-    triple = pool.alloc(batch**3 * 4 * KIB)
-    pool.free(triple)
-    pool.free(pairs)
-
-
-def loaded(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """The loader has two batches there when the step begins, and drops the first in it."""
-    weights, first, second = pool.alloc(30 * MIB), pool.alloc(3 * batch * MIB), pool.alloc(3 * batch * MIB)
-    yield
-    hidden = pool.alloc(batch * MIB)
-    pool.free(first)
-    more = pool.alloc(2 * batch * MIB)
-    for address in (hidden, more):
-        pool.free(address)
-    assert second > weights
-
-
-def two_streams(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """Copies on a second stream, which no plan places, and which wait for it before they are free."""
-    pool.alloc(5 * MIB)
-    yield
-    copied = pool.alloc(batch * MIB, stream=1)
-    hidden = pool.alloc(3 * batch * MIB)
-    pool.request_free(copied)
-    more = pool.alloc(2 * batch * MIB)
-    pool.free(copied)
-    pool.free(more)
-    pool.free(hidden)
-
-
-def workspace(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """A library takes a workspace of one size from the second batch size on, as cuBLAS does."""
-    pool.alloc(21 * MIB)
-    yield
-    for _ in range(60):
-        hidden = pool.alloc(4 * batch * MIB)
-        out = pool.alloc(4 * batch * MIB)
-        pool.free(hidden)
-        pool.free(out)
-    if batch > BATCHES[0]:
-        pool.free(pool.alloc(64 * KIB))
-
-
-PROGRAMS = [inference, training, whole_script, attention, triangles, loaded, two_streams, workspace]
-
-
-def snapshot(program: Program, batch: int, folder: Path) -> Path:
-    """Run a program and dump its snapshot."""
-    pool = CachingAllocator()
-    step = program(pool, batch)
-    next(step)
-    pool.trace()
-    assert next(step, "done") == "done"
-    path = folder / f"{batch}.pickle"
-    path.write_bytes(pickle.dumps(pool.snapshot()))
-    return path
-
-
-def needs(program: Program, batch: int, folder: Path) -> dict[str, Any]:
-    """Record a batch, and return what ``stowplan compare`` says of it."""
-    return figures("compare", snapshot(program, batch, folder))
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("memory", ["100MiB", "200MiB", "400MiB"])
-def test_the_batch_that_is_named_fits_when_it_is_recorded(
-    program: Program, memory: str, tmp_path: Path
-) -> None:
-    files = [f"{batch}={snapshot(program, batch, tmp_path)}" for batch in BATCHES]
-    found = figures("fit", *files, "--memory", memory)
-    batch = found["largest"]["batch"]
-    taken = needs(program, batch, tmp_path)["with_plan"]
-    assert taken <= found["memory"]
-    assert found["largest"]["total"] == pytest.approx(taken, rel=0.03)
-    assert needs(program, batch + max(batch // 20, 1), tmp_path)["with_plan"] > found["memory"]
-    assert (found["largest"]["extrapolated"] is None) == (batch <= 8 * BATCHES[-1])
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_device_s_pools_take_what_the_recorded_batch_takes(program: Program, tmp_path: Path) -> None:
-    files = [f"{batch}={snapshot(program, batch, tmp_path)}" for batch in BATCHES]
-    asked = ["fit", *files, "--batch", 24, "--device"]
-    (found,) = figures(*asked, "cuda:24GiB")["predictions"]
-    real = needs(program, 24, tmp_path)
-    steps = {name: real["pools"][name]["reserved"] for name in POOLS} | {"plan": real["arena"]}
-    assert {way["name"]: way["step"] for way in found["ways"]} == steps
-    kept = real["unplanned_peak"]
-    assert all(way["total"] - way["step"] == pytest.approx(kept, rel=0.03, abs=KIB) for way in found["ways"])
-    assert found["pool"] == "pytorch"
-    total = steps["pytorch"] + kept
-    for room, verdict, status in (
-        (UNKNOWN * 21 // 20, FITS, 0),
-        (UNKNOWN // 2, TOO_CLOSE, 1),
-        (-(total // 20), NOT, 1),
-    ):
-        (one,) = figures(*asked, f"cuda:{total + room}B", status=status)["predictions"]
-        assert one["verdict"] == verdict
