@@ -48,7 +48,7 @@ ROOMS := $(shell cat tools/rooms.txt)
 CORES := $(shell find $(ROOMS) -path '*/core/*' -name '*.cpp')
 HEADERS := $(shell find $(ROOMS) -name '*.hpp')
 # What an installation depends on: change one of these and the next command installs again.
-BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt $(CORES) $(HEADERS) \
+BUILD_INPUTS := setup.py setup.cfg pyproject.toml build-constraints.txt tools/rooms.txt tools/stubs.py $(CORES) $(HEADERS) \
 	$(shell find $(ROOMS) -name '*.pyx' -o -name '*.pxi')
 
 .PHONY: help demo test thorough soak experiments gpu-check gpu-test lint door lines docs docs-html docs-examples dist asan tsan clean FORCE

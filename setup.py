@@ -8,6 +8,7 @@ STOWPLAN_DEBUG
 
 import hashlib
 import os
+import runpy
 import shutil
 from glob import glob
 from pathlib import Path
@@ -123,6 +124,10 @@ EXTENSIONS = [
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
 ]
 
+make_stub = runpy.run_path("tools/stubs.py")["make_stub"]
+for module in EXTENSIONS:
+    make_stub(Path(module.sources[0]))
+
 setup(
     cmdclass={"build_ext": BuildOnce},
     options={"build_ext": {"parallel": True}},  # extensions side by side, one for each core
@@ -134,5 +139,6 @@ setup(
         # What Cython writes depends on NumPy's declarations, and is kept apart for each version.
         build_dir=f"build/cython/numpy-{numpy.__version__}",
         annotate=False,
+        compiler_directives={"annotation_typing": False},  # annotations are for the stubs
     ),
 )

@@ -28,6 +28,25 @@ import numpy as np
 
 cimport numpy as cnp
 
+#: from collections.abc import Callable, Hashable, Iterable
+#: from enum import IntEnum
+#: from typing import Any, NamedTuple, ParamSpec, TypeVar
+#:
+#: import numpy as np
+#: import numpy.typing as npt
+#: from typing_extensions import Self
+#:
+#: from .lanes import Lanes
+#: from .pool import Pool
+#:
+#: _P = ParamSpec("_P")
+#: _R = TypeVar("_R")
+#: _Column = npt.NDArray[np.int64]
+#:
+#: class Scope(IntEnum):
+#:     thread = 0
+#:     process = 1
+
 from ..errors import PoolError
 from ..profiler.events import EVENT_DTYPE
 
@@ -42,7 +61,16 @@ cdef class CorePlan:
     cdef shared_ptr[CPlan] plan
 
     def __init__(
-        self, offset, requested, capacity, stream, due_begin, due, int64_t arena_bytes, uint64_t tag, int steps=1
+        self,
+        offset: _Column,
+        requested: _Column,
+        capacity: _Column,
+        stream: _Column,
+        due_begin: _Column,
+        due: _Column,
+        int64_t arena_bytes,
+        uint64_t tag,
+        int steps=1,
     ):
         n = len(offset)
         fits = len(due_begin) == n + 2 and due_begin[n + 1] == len(due)
@@ -65,7 +93,7 @@ cdef class CorePlan:
             plan.derive()
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of its columns."""
         return self.plan.get().bytes()
 
@@ -75,7 +103,7 @@ cdef class PlanSet:
 
     cdef vector[PlanPtr] plans
 
-    def __init__(self, plans=()):
+    def __init__(self, plans: Iterable[CorePlan] = ()):
         for plan in plans:
             self.plans.push_back(<PlanPtr>(<CorePlan?>plan).plan)
 
@@ -101,7 +129,7 @@ cdef class Replay:
     def __dealloc__(self):
         del self.core
 
-    def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1):
+    def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1) -> tuple[int, int]:
         """Return (address or 0, block id). Its stream may wait for what is held."""
         cdef Grant grant = self.core.request(size, stream, thread, True)
         return grant.address, grant.id
@@ -112,7 +140,7 @@ cdef class Replay:
     def cancel(self, uint32_t block):
         self.core.cancel(block)
 
-    def release(self, uint32_t block):
+    def release(self, uint32_t block) -> bool:
         """Free a block; True where it is upstream's."""
         return self.core.release(block)
 
@@ -120,40 +148,40 @@ cdef class Replay:
         """Free a block that other streams may still use."""
         self.core.hold(block, may_wait)
 
-    def let_go(self, uint32_t block):
+    def let_go(self, uint32_t block) -> bool:
         """Say that they do not; True where it is upstream's."""
         return self.core.let_go(block)
 
-    def take_awaited(self, uint32_t granted):
+    def take_awaited(self, uint32_t granted) -> list[int]:
         """Return the held blocks whose place this one took, and those before it that were not asked for."""
         awaited = list(self.core.awaited(granted))
         self.core.drop_awaited(granted)
         return awaited
 
-    def enter(self, uintptr_t thread=1):
+    def enter(self, uintptr_t thread=1) -> int | None:
         """Return the number of a step slot, or None where the thread's runner has one."""
         cdef optional_step_slot step_slot = self.core.enter(thread)
         return step_slot.value() if step_slot.has_value() else None
 
-    def lanes_of(self, uint16_t step_slot):
+    def lanes_of(self, uint16_t step_slot) -> list[int]:
         return list(self.core.lanes_of(step_slot))
 
     def welcome(self, uint16_t step_slot):
         self.core.welcome(step_slot)
 
-    def begin(self, starts):
+    def begin(self, starts: list[LaneStart]):
         """Begin a step in lanes whose arenas are large enough; `starts` has a `LaneStart` for each."""
         cdef vector[CLaneStart] lanes
         _take_starts(lanes, starts)
         for i in range(lanes.size()):
             self.core.begin(lanes[i])
 
-    def end(self, uint16_t step_slot):
+    def end(self, uint16_t step_slot) -> list[tuple[int, StepOutcome]]:
         """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
         cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
         return _lane_outcomes(outcomes)
 
-    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1):
+    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1) -> bool:
         """Begin a step of which only the first lane has a plan; False where the thread runs one."""
         step_slot = self.enter(thread)
         if step_slot is None:
@@ -162,7 +190,7 @@ cdef class Replay:
         self.begin([LaneStart(first, plan, others, timestamps=False), *map(LaneStart, rest)])
         return True
 
-    def end_step(self, uint16_t step_slot=0):
+    def end_step(self, uint16_t step_slot=0) -> StepOutcome:
         """Return the first lane's `StepOutcome`."""
         return self.end(step_slot)[0][1]
 
@@ -172,18 +200,18 @@ cdef class Replay:
     def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
         self.core.lane(lane).reserve(base, size)
 
-    def stayers(self, uint16_t lane=0):
+    def stayers(self, uint16_t lane=0) -> list[tuple[int, int]]:
         """Return [(begin, end)]: where in the arena blocks stay that no plan knows of."""
         cdef vector[Range] ranges = self.core.lane(lane).stayers()
         return _pairs(ranges)
 
-    def counters(self):
+    def counters(self) -> dict[str, Any]:
         return _counters(self.core.counters())
 
-    def situation(self, uintptr_t thread=1):
+    def situation(self, uintptr_t thread=1) -> dict[str, Any]:
         return _situation(self.core.situation(thread))
 
-    def ranges(self):
+    def ranges(self) -> dict[int, tuple[int, int]]:
         """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
         return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
 
@@ -220,16 +248,16 @@ cdef class Backend:
     cdef LockedLanes* lanes  # the subclass's own
 
     @property
-    def limit(self):
+    def limit(self) -> int:
         """The most bytes that arenas and upstream's blocks may take together; 0: as many as there are."""
         return 0
 
     @property
-    def scope(self):
+    def scope(self) -> Scope:
         """Whose steps are told apart, a `Scope`."""
         return self.lanes.scope()
 
-    def enter(self):
+    def enter(self) -> tuple[int, int, list[int]] | None:
         """Take a step slot for this thread, or return None where it runs a step.
 
         Returns
@@ -247,7 +275,7 @@ cdef class Backend:
             self.lanes.end(entered.step_slot, entered.step)
             raise
 
-    def begin(self, starts):
+    def begin(self, starts: list[LaneStart]):
         """Begin the step in each lane of its step slot; `starts` has a `LaneStart` for each.
 
         An arena that is too small is made larger, if upstream has the memory; else the lane goes without its plans.
@@ -259,12 +287,12 @@ cdef class Backend:
                 self.reserve(start.lane, start.arena_bytes)
             self.lanes.begin(lanes, False)
 
-    def end(self, uint16_t step_slot, uint64_t step):
+    def end(self, uint16_t step_slot, uint64_t step) -> list[tuple[int, StepOutcome]]:
         """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes; of one that has ended, []."""
         cdef vector[LaneOutcome] outcomes = self.lanes.end(step_slot, step)
         return _lane_outcomes(outcomes)
 
-    def end_steps_of_others(self):
+    def end_steps_of_others(self) -> list[int]:
         """End the steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
 
@@ -275,11 +303,11 @@ cdef class Backend:
     def settle(self):
         """Let go of blocks whose end was waiting for other streams, where these are done."""
 
-    def lanes_of(self, uint16_t step_slot):
+    def lanes_of(self, uint16_t step_slot) -> list[int]:
         """Return the numbers of a step slot's lanes; there may be more of them with every step."""
         return list(self.lanes.lanes_of(step_slot))
 
-    def add_lane(self, uint16_t step_slot):
+    def add_lane(self, uint16_t step_slot) -> int:
         """Make a lane for a stream that is not known yet; return its number."""
         return self.lanes.add_lane(step_slot)
 
@@ -287,34 +315,34 @@ cdef class Backend:
         """Send this thread's requests upstream, if it runs a step."""
         self.lanes.set_interrupted(interrupted)
 
-    def arena_bytes(self, uint16_t lane):
+    def arena_bytes(self, uint16_t lane) -> int:
         """Return the size of a lane's arena."""
         return self.lanes.arena_bytes(lane)
 
-    def stayers(self, uint16_t lane):
+    def stayers(self, uint16_t lane) -> npt.NDArray[np.int64]:
         """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
         cdef vector[Range] ranges = self.lanes.stayers(lane)
         return np.array(_pairs(ranges), dtype=np.int64).reshape(-1, 2)
 
     @property
-    def grows_in_place(self):
+    def grows_in_place(self) -> bool:
         """Whether an arena is made larger where it is; else a larger one takes its place."""
         return False
 
     @property
-    def bottom_last(self):
+    def bottom_last(self) -> bool:
         """Whether an arena may have less memory than its plans need for a step, its beginning last."""
         return False
 
-    def counters(self):
+    def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes."""
         return _counters(self.lanes.counters())
 
-    def situation(self):
+    def situation(self) -> dict[str, Any]:
         """Return what fills the memory, as this thread sees it; see core/replay/diagnosis.hpp."""
         return _situation(self.lanes.situation())
 
-    def failure(self):
+    def failure(self) -> dict[str, Any] | None:
         """Return the last request that upstream had no memory for, and what it found; or None."""
         cdef Failure failure = self.lanes.failure()
         if failure.number == 0:
@@ -327,14 +355,14 @@ cdef class Backend:
         }
 
     @property
-    def small(self):
+    def small(self) -> int:
         """Requests below this many bytes are not planned."""
         return 0
 
-    def lower_small(self, small):
+    def lower_small(self, small: int):
         """Have requests from so many bytes on planned, if that is fewer than before."""
 
-    def reserve(self, uint16_t lane, int64_t size):
+    def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
         raise NotImplementedError
 

@@ -56,7 +56,7 @@ cdef void _destroy_idle():
             _busy.push_back(pools)
 
 
-def any_cuda_installed():
+def any_cuda_installed() -> bool:
     """Whether a pool serves PyTorch's requests of CUDA memory."""
     return installed_pools() != NULL
 
@@ -101,20 +101,20 @@ cdef class CudaPools:
             _destroy_idle()
 
     @property
-    def address(self):
+    def address(self) -> int:
         """What CuPy's C functions take as their first argument."""
         return <uintptr_t>self.pools
 
     @property
-    def streams(self):
+    def streams(self) -> dict[int, Any]:
         """Streams of CuPy's that were served, by handle: kept as long as the pools may have to wait for them."""
         return _streams[<uintptr_t>self.pools]
 
     @property
-    def has_served(self):
+    def has_served(self) -> bool:
         return self.pools.has_served()
 
-    def follow_stream(self, current_stream):
+    def follow_stream(self, current_stream: Any):
         """Take for CuPy's current stream what this says: a capsule with its C function, or the address of one."""
         self.current_stream = current_stream
         if isinstance(current_stream, int):
@@ -131,7 +131,7 @@ cdef class CudaPools:
         install_pools(NULL)
 
     @property
-    def installed(self):
+    def installed(self) -> bool:
         return installed_pools() == self.pools
 
     def record_stream(self, uintptr_t address, int64_t stream):
@@ -166,7 +166,7 @@ cdef class CudaPool(DeviceBackend):
         self.memory = segments_of(&self.pool.memory().segments(), pools)
 
     @property
-    def limit(self):
+    def limit(self) -> int:
         """The most bytes that arenas and blocks may take together; 0: as many as there are."""
         return self.pool.memory().limit()
 
@@ -175,7 +175,7 @@ cdef class CudaPool(DeviceBackend):
         self.pool.memory().set_fraction(fraction)
 
     @property
-    def graph_bytes(self):
+    def graph_bytes(self) -> int:
         """Bytes that CUDA graphs have for themselves; not among the counts."""
         return self.pool.graphs().reserved_bytes()
 
@@ -188,14 +188,14 @@ cdef class CudaPool(DeviceBackend):
         with nogil:
             self.pool.settle()
 
-    def reserve(self, uint16_t lane, int64_t size):
+    def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where CUDA has no memory for it."""
         cdef cbool reserved
         with nogil:
             reserved = self.pool.reserve(lane, size)
         return reserved
 
-    def give_back(self):
+    def give_back(self) -> int:
         """Give back what is held, arenas in which nothing lives, and what CUDA's allocator keeps; return how many."""
         cdef size_t given
         with nogil:

@@ -51,8 +51,8 @@ cdef class Lease:
 
     cdef readonly DevicePool pool
     cdef uint32_t block  # or NO_BLOCK: there was no memory to note it
-    cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena
-    cdef public object event  # what memory hooks are to be told of its end; None for nothing
+    cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena  #: Any
+    cdef public object event  # what memory hooks are to be told of its end; None for nothing  #: Any
     cdef dict used_on  # streams other than its own, by handle, as `DeviceStreams` keeps them; None for none
 
     def __dealloc__(self):
@@ -77,7 +77,7 @@ cdef class Guard:
     cdef object memory, streams
     cdef bint idle
 
-    def __cinit__(self, memory, streams):
+    def __cinit__(self, object memory, object streams):
         self.memory, self.streams = memory, streams
 
     def __dealloc__(self):

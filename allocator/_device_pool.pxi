@@ -29,7 +29,7 @@ cdef class DevicePool(DeviceBackend):
     cdef readonly int device
     cdef object device_number, sampling, memory_pointer, unowned_memory
     cdef object hooks_of_thread, hooked, told, streams, current_stream
-    cdef public object failed  # f(error): upstream had no memory for a request; or None
+    cdef public object failed  # upstream had no memory for a request  #: Callable[[BaseException], object] | None
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
@@ -42,14 +42,14 @@ cdef class DevicePool(DeviceBackend):
     def __cinit__(
         self,
         int device,
-        memory,
-        sampling,
-        memory_pointer,
-        unowned_memory,
-        streams,
-        hooks_of_thread,
-        hooked,
-        told,
+        memory: Any,
+        sampling: Any,
+        memory_pointer: Any,
+        unowned_memory: Any,
+        streams: Any,
+        hooks_of_thread: Any,
+        hooked: Any,
+        told: Any,
     ):
         self.device = self.device_number = device
         self.memory, self.sampling = memory, sampling
@@ -90,14 +90,14 @@ cdef class DevicePool(DeviceBackend):
         Guard.__new__(Guard, mappings, self.streams)
 
     @cython.binding(False)  # a call of it costs less
-    def malloc(self, size):
+    def malloc(self, size: int) -> Any:
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
         hooks = self.watching()
         if PyDict_Size(hooks):
             return self.hooked(self, size, hooks)
         return self.serve(size, Lease.__new__(Lease))
 
-    def malloc_watched(self, size):
+    def malloc_watched(self, size: int) -> tuple[Any, Lease]:
         """As `malloc`, without looking for memory hooks: return (MemoryPointer, lease)."""
         lease = Lease.__new__(Lease)
         return self.serve(size, lease), lease
@@ -174,18 +174,18 @@ cdef class DevicePool(DeviceBackend):
             self.core.use_virtual_memory(memory)
             segments.set_page(memory.page())
 
-    def reserve(self, uint16_t lane, int64_t size):
+    def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where there is no memory for it."""
         return self.core.reserve(lane, size)
 
-    def give_back(self):
+    def give_back(self) -> int:
         """Give back what is held, and every arena in which nothing lives; return how many."""
         give_what_waits()
         return self.core.give_back()
 
     # ----------------------------------------------------------------------------------------------------- streams
 
-    def record_stream(self, Lease lease, stream):
+    def record_stream(self, Lease lease, stream: Any):
         """Note that a block is used on another stream than its own, too."""
         if self.streams is None:
             return
@@ -231,14 +231,14 @@ cdef class DeviceRouter:
     cdef device_function device_number
     cdef list pools  # by device number, None where not asked for yet
 
-    def __cinit__(self, current_device, pool_of):
+    def __cinit__(self, current_device: Any, pool_of: Callable[[int], DevicePool]):
         self.current_device, self.pool_of = current_device, pool_of
         if PyCapsule_IsValid(current_device, DEVICE_SIGNATURE):
             self.device_number = <device_function>PyCapsule_GetPointer(current_device, DEVICE_SIGNATURE)
         self.pools = []
 
     @cython.binding(False)
-    def malloc(self, size):
+    def malloc(self, size: int) -> Any:
         """Serve a request of `size` bytes: a `cupy.cuda.MemoryPointer`. Errors are upstream's own."""
         cdef Py_ssize_t device
         if self.device_number != NULL:

@@ -8,7 +8,7 @@ cdef list _held = []  # locks, by the thread that forks
 _one_at_a_time = Lock()
 
 
-def watch_forks(pool):
+def watch_forks(pool: Pool):
     """Have a pool's locks held over forks, as long as it lives."""
     _watched.append(ref(pool, _watched.remove))
 
@@ -49,7 +49,7 @@ def after_fork():
         _held.pop().release()
 
 
-def after_fork_in_child(reset_workers):
+def after_fork_in_child(reset_workers: Callable[[], object]):
     """Forget what the threads were doing that are not there."""
     raised = None
     try:

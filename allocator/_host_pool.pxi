@@ -10,12 +10,17 @@ cdef class HostBackend(Backend):
 
     cdef HostMemory* memory
     cdef readonly int64_t limit
+    # Of each class below it.
+    #: def install(self) -> None: ...
+    #: def uninstall(self) -> None: ...
+    #: @property
+    #: def installed(self) -> bool: ...
 
     def __dealloc__(self):
         del self.lanes
 
     @property
-    def small(self):
+    def small(self) -> int:
         """Requests below this many bytes are not planned."""
         return self.memory.small()
 
@@ -24,11 +29,11 @@ cdef class HostBackend(Backend):
         self.memory.lower_small(small)
 
     @property
-    def grows_in_place(self):
+    def grows_in_place(self) -> bool:
         """Always: its addresses are set aside."""
         return True
 
-    def reserve(self, uint16_t lane, int64_t size):
+    def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where upstream has no memory for it."""
         return host_reserve(self.memory[0], lane, size)
 
@@ -49,7 +54,7 @@ cdef class HostBackend(Backend):
             raise PoolError("this pool is not installed")
         return 0
 
-    def counters(self):
+    def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes, and of the heap where it has served alone."""
         return _counters(host_counters(self.memory[0]))
 
@@ -68,11 +73,11 @@ cdef class HandlerPool(HostBackend):
     The capsule owns the core: arrays hold the capsule, so either may be dropped first.
     """
 
-    cdef readonly object handler
+    cdef readonly object handler  #: Any
     cdef object default_handler  # in whose place it can be installed
     cdef object entries  # of each thread that has entered: NumPy's handlers before, and how many are its parent's
 
-    def __init__(self, name, default_handler, size_t small, int64_t limit=0):
+    def __init__(self, name: str, default_handler: Any, size_t small, int64_t limit=0):
         self.handler = make_pool_capsule(name.encode(), default_handler, small)
         self.memory = memory_of(self.handler)
         self.limit, self.default_handler = limit, default_handler
@@ -81,7 +86,7 @@ cdef class HandlerPool(HostBackend):
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service().lanes())
 
     @property
-    def is_innermost(self):
+    def is_innermost(self) -> bool:
         """Whether it serves this context."""
         return PyDataMem_GetHandler() is self.handler
 
@@ -119,7 +124,7 @@ cdef class HandlerPool(HostBackend):
         install(self.default_handler, self.handler)
 
     @property
-    def installed(self):
+    def installed(self) -> bool:
         """Whether it does."""
         return is_installed(self.handler)
 

@@ -30,6 +30,7 @@ cdef class HostBlock:
     cdef void* begin
     cdef readonly size_t size
 
+    #: def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dealloc__(self):
         if self.memory != NULL:
             self.memory.free(self.begin, SIZE_MAX)
@@ -38,7 +39,7 @@ cdef class HostBlock:
         PyBuffer_FillInfo(buffer, self, self.begin, self.size, 0, flags)
 
     @property
-    def address(self):
+    def address(self) -> int:
         """Where it begins."""
         return <uintptr_t>self.begin
 
@@ -58,7 +59,7 @@ cdef class NativePool(HostBackend):
         What it can be installed in; its original functions are upstream. None: the C library is.
     """
 
-    cdef readonly NativePlace place
+    cdef readonly NativePlace place  #: NativePlace | None
     cdef Upstream own_functions
     cdef cbool served  # it may be called as long as the process lives
 
@@ -77,16 +78,16 @@ cdef class NativePool(HostBackend):
             _retire(self.memory, self.served)
 
     @property
-    def functions(self):
+    def functions(self) -> int:
         """Address of the five functions (core/host_memory.hpp, `Upstream`) that serve from this pool alone."""
         return <uintptr_t>&self.own_functions
 
     @property
-    def installed(self):
+    def installed(self) -> bool:
         """Whether it serves in its place."""
         return self.place is not None and self.place.dispatcher.serving() == self.memory
 
-    def block(self, size_t size):
+    def block(self, size_t size) -> HostBlock:
         """Return a new `HostBlock`, for arrays whose class asks for each block itself.
 
         Raises
@@ -143,17 +144,22 @@ cdef class NativePlace:
     cdef Upstream* own_functions
     cdef object take, leave
 
-    def __cinit__(self, uintptr_t original=0, take=None, leave=None):
+    def __cinit__(
+        self,
+        uintptr_t original=0,
+        take: Callable[[int], object] | None = None,
+        leave: Callable[[], object] | None = None,
+    ):
         self.take, self.leave = take, leave
         self.dispatcher = new Dispatcher((<Upstream*>original)[0] if original != 0 else libc_upstream())
         self.own_functions = new Upstream(self.dispatcher.functions())
 
     @property
-    def functions(self):
+    def functions(self) -> int:
         """Address of the five functions that the library is to call; good for ever."""
         return <uintptr_t>self.own_functions
 
     @property
-    def taken(self):
+    def taken(self) -> bool:
         """Whether a pool serves here."""
         return self.dispatcher.serving() != NULL

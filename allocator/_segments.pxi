@@ -43,7 +43,7 @@ cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
     int64_t _stream_of_thread "stowplan::allocator::stream_of_thread"()
 
 
-def stream_of_thread():
+def stream_of_thread() -> int:
     """Return what stands for the calling thread's own default stream; no other thread ever has it."""
     return _stream_of_thread()
 
@@ -51,7 +51,7 @@ def stream_of_thread():
 cdef CudaApi _driver
 
 
-def while_capturing(call):
+def while_capturing(call: Callable[[], Any]) -> Any:
     """Return what a call returns that asks the driver, or waits, while any thread may be capturing streams."""
     cdef int mode = kCudaRelaxed
     if _driver.exchange_capture_mode == NULL and not find_driver(_driver).empty():
@@ -95,7 +95,7 @@ cdef class Segments:
     cdef object streams
     cdef object owner  # of the core; None: this
 
-    def __cinit__(self, int device, streams=None, uintptr_t table=0):
+    def __cinit__(self, int device, streams: Any = None, uintptr_t table=0):
         cdef string missing
         if device < 0:  # see segments_of()
             return
@@ -112,7 +112,7 @@ cdef class Segments:
         if self.owner is None and self.core != NULL and not stow_is_finalizing():
             del self.core
 
-    def take(self, int64_t size, int64_t stream):
+    def take(self, int64_t size, int64_t stream) -> Segment | int:
         """Return the `Segment` of a block, or the driver's error."""
         cdef Segment segment = Segment.__new__(Segment)
         cdef int error = self.core.take(size, stream, segment.place)
@@ -121,7 +121,7 @@ cdef class Segments:
         segment.segments = self
         return segment
 
-    def keep_limit(self, int64_t asked):
+    def keep_limit(self, int64_t asked) -> bool:
         return self.core.keep_limit(asked)
 
     def trim(self):
@@ -130,7 +130,7 @@ cdef class Segments:
     def make_room(self):
         self.core.make_room()
 
-    def room(self, cbool within_limit, int64_t live_peak):
+    def room(self, cbool within_limit, int64_t live_peak) -> int:
         """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
 
         `within_limit`: so many as the limit allows. `live_peak`: the most bytes that the program has had live at a
@@ -154,25 +154,25 @@ cdef class Segments:
     def set_page(self, int64_t page):
         self.core.set_page(page)
 
-    def reserved(self):
+    def reserved(self) -> tuple[int, int]:
         """Return the bytes held of the device, arenas included, and the most so far."""
         return self.core.held(), self.core.peak()
 
     @property
-    def unused(self):
+    def unused(self) -> int:
         return self.core.unused()
 
     @property
-    def free_segments(self):
+    def free_segments(self) -> int:
         return self.core.free_segments()
 
     @property
-    def is_worn(self):
+    def is_worn(self) -> bool:
         """Whether the driver was asked for `patience` segments."""
         return self.core.is_worn()
 
     @property
-    def patience(self):
+    def patience(self) -> int:
         return self.core.patience
 
     @patience.setter
@@ -180,7 +180,7 @@ cdef class Segments:
         self.core.patience = patience
 
     @property
-    def limit(self):
+    def limit(self) -> int:
         """The most bytes that blocks and arenas may take; 0: as many as there are."""
         return self.core.limit()
 
@@ -210,11 +210,11 @@ cdef class Segment:
             self.segments.core.give(self.place)
 
     @property
-    def address(self):
+    def address(self) -> int:
         return self.place.address
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.place.size
 
 
@@ -222,17 +222,17 @@ cdef class DeviceBackend(Backend):
     """What the pools of a device have in common: steps, and the account of what they hold (`memory`)."""
 
     cdef CDevicePool* arenas
-    cdef readonly object memory
+    cdef readonly object memory  #: Any
 
     @property
-    def grows_in_place(self):
+    def grows_in_place(self) -> bool:
         return self.arenas.has_virtual_memory()
 
     @property
-    def bottom_last(self):
+    def bottom_last(self) -> bool:
         return self.arenas.has_virtual_memory()
 
-    def counters(self):
+    def counters(self) -> dict[str, Any]:
         """As `Backend`; bytes reserved as the memory counts them, where it does, with what it keeps free."""
         counters = Backend.counters(self)
         if (reserved := self.memory.reserved()) is not None:
@@ -245,13 +245,13 @@ cdef class DeviceBackend(Backend):
         Backend.reset_peaks(self)
         self.memory.reset_peak()
 
-    def enter(self):
+    def enter(self) -> tuple[int, int, list[int]] | None:
         self.settle()
         self.memory.begin_step()
         self.memory.make_room()
         return Backend.enter(self)
 
-    def end(self, uint16_t step_slot, uint64_t step):
+    def end(self, uint16_t step_slot, uint64_t step) -> list[tuple[int, StepOutcome]]:
         outcomes = Backend.end(self, step_slot, step)
         self.arenas.drop_dead_arenas()
         return outcomes

@@ -3,7 +3,7 @@
 # A signal's exception is raised in Python's code, between any two of its instructions, and never in here. So what it
 # must not cut in two is one call of what stands here: either it is done, or it is undone when the exception passes.
 
-def set_aside(cbool aside):
+def set_aside(cbool aside) -> bool:
     """Let no pool see this thread's requests of NumPy from now on, or see them again; return whether it did not."""
     cdef cbool before = is_hidden()
     cdef cbool* flag = &is_hidden()
@@ -11,7 +11,7 @@ def set_aside(cbool aside):
     return before
 
 
-def runs_apart(function):
+def runs_apart(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function that runs in an empty context, where NumPy's handler is the default one, unseen by a pool."""
 
     @wraps(function)
@@ -40,7 +40,7 @@ cdef class Step:
     cdef object lanes, key, keeps_results
     cdef object step_slot, number
 
-    def __init__(self, lanes, key, keeps_results):
+    def __init__(self, lanes: Lanes, key: Hashable, keeps_results: bool):
         self.lanes, self.key, self.keeps_results = lanes, key, keeps_results
 
     def __enter__(self):
@@ -61,7 +61,7 @@ cdef class Step:
             raise
         self.step_slot, self.number = step_slot, number
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, object kind, object error, object trace):
         if self.number is None:
             return
         try:
@@ -74,11 +74,11 @@ cdef class Step:
 cdef class Enterable:
     """What serves while it is entered, ``with pool:``; a subclass has `_enter`, `_leave` and `_before_leaving`."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._enter()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, object kind, object error, object trace):
         try:
             self._before_leaving(error)
         finally:
@@ -90,14 +90,14 @@ cdef class InterruptedPart:
 
     cdef object lanes, before
 
-    def __cinit__(self, lanes):
+    def __cinit__(self, lanes: Lanes):
         self.lanes, self.before = lanes, lanes.interruptions
         lanes.interrupt()
 
     def __enter__(self):
         pass
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, object kind, object error, object trace):
         try:
             self.lanes.resume()
         except PoolError:

@@ -8,9 +8,21 @@ cdef object _log(vector[Event]& events):
     return log
 
 
+#: class LaneStart(NamedTuple):
+#:     lane: int
+#:     plan: CorePlan | None = None
+#:     others: PlanSet = ...
+#:     arena_bytes: int = 0
+#:     timestamps: bool = True
+#:     guests: bool = True
 LaneStart = namedtuple(
     "LaneStart", "lane plan others arena_bytes timestamps guests", defaults=(None, PlanSet(), 0, True, True)
 )
+#: class StepOutcome(NamedTuple):
+#:     log: npt.NDArray[np.void]
+#:     complete: bool
+#:     clean: bool
+#:     tag: int
 StepOutcome = namedtuple("StepOutcome", "log complete clean tag")
 
 

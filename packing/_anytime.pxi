@@ -23,7 +23,7 @@ cdef class Listener(Polled):
 
     cdef Control control
 
-    def __init__(self, function, time_limit, effort=None, seed=0):
+    def __init__(self, object function, object time_limit, object effort=None, object seed=0):
         super().__init__(function)
         self.control.time_limit = INFINITY if time_limit is None else time_limit
         self.control.effort = effort or 0

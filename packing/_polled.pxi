@@ -11,7 +11,7 @@ cdef class Polled:
     cdef object raised
     cdef cbool stopped
 
-    def __init__(self, function):
+    def __init__(self, object function):
         self.function = function
 
     cdef cbool goes_on(self, arguments) noexcept:

@@ -26,7 +26,7 @@ cdef class Columns:
     cdef object pieces
     cdef object fixed
 
-    def __cinit__(self, problem, fixed=None):
+    def __cinit__(self, object problem, object fixed=None):
         self.problem = problem
         self.pieces = problem.pieces()
         self.fixed = problem.fixed if fixed is None else fixed

@@ -9,6 +9,9 @@ import numpy as np
 from .bounds import lower_bound
 from .registry import Answer
 
+#: from .problem import IntArray, Problem
+#: from .registry import Answer, PackingOptions
+
 include "_anytime.pxi"
 include "_problem.pxi"
 
@@ -56,19 +59,29 @@ cdef solve(Anytime solver, problem, options, start):
     return Answer(None if peak == kNoCeiling else offsets, 0, interrupted)
 
 
-def window_repair(problem, options, start):
+def window_repair(problem: Problem, options: PackingOptions, start: IntArray) -> Answer:
+    """Place by a skyline and window repair. ``effort``: blocks placed at most.
+
+    ``start``, (n,): valid offsets for the blocks that are not plain rectangles, or fixed; they stay there.
+    """
     return solve(c_window_repair, problem, options, start)
 
 
-def by_conflicts(problem, options):
+def by_conflicts(problem: Problem, options: PackingOptions) -> Answer:
+    """Place by first fit on the conflict graph. ``effort``: neighbours looked at."""
     return solve(c_by_conflicts, problem, options, problem.fixed)
 
 
-def search(problem, options, start):
+def search(problem: Problem, options: PackingOptions, start: IntArray) -> Answer:
+    """Improve the placement ``start``, (n,), by beams of growing width. ``effort``: rounds at most."""
     return solve(c_search, problem, options, start)
 
 
-def exact(problem, options, int64_t known):
+def exact(problem: Problem, options: PackingOptions, int64_t known) -> Answer:
+    """Decide the capacity, or look for the smallest peak below one that is ``known``. ``effort``: nodes at most.
+
+    All blocks hang together in time, and each has a piece. No offsets: there is no such placement, or none was found.
+    """
     cdef Columns columns = Columns(problem)
     cdef Listener listener = listener_of(problem, options)
     cdef int64_t capacity = -1 if options.capacity is None else options.capacity

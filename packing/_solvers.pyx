@@ -6,6 +6,8 @@ from libcpp.pair cimport pair
 
 import numpy as np
 
+#: from .problem import IntArray, Problem
+
 include "_anytime.pxi"
 include "_problem.pxi"
 
@@ -29,7 +31,8 @@ cdef Column ranks_of(problem, order):
     return ranks
 
 
-def best_fit(problem, order):
+def best_fit(problem: Problem, order: IntArray) -> IntArray:
+    """Place by the skyline rule, blocks preferred in this order (a permutation); offsets (n,)."""
     cdef Columns columns = Columns(problem)
     cdef Column ranks = ranks_of(problem, order)
     offsets = np.zeros(len(problem), dtype=np.int64)
@@ -40,7 +43,15 @@ def best_fit(problem, order):
     return offsets
 
 
-def greedy(problem, order, fixed=None, time_limit=None):
+def greedy(
+    problem: Problem, order: IntArray, fixed: IntArray | None = None, time_limit: float | None = None
+) -> IntArray | None:
+    """Place one after another in this order (a permutation), each into the smallest hole; offsets (n,).
+
+    None if the time is over first.
+
+    ``fixed``, (n,), stands in for the problem's: offsets of the blocks that lie already, -1 for the others.
+    """
     cdef Columns columns = Columns(problem, fixed)
     cdef Column ranks = ranks_of(problem, order)
     cdef Listener listener = Listener(None, time_limit)
@@ -55,7 +66,8 @@ def greedy(problem, order, fixed=None, time_limit=None):
     return offsets if finished else None
 
 
-def first_conflict(Column start, Column end, Column low, Column high):
+def first_conflict(Column start, Column end, Column low, Column high) -> tuple[int, int] | None:
+    """Find two rectangles [start, end) x [low, high) that overlap, by row; None if all k are disjoint."""
     cdef size_t count = start.shape[0]
     cdef pair[size_t, size_t] hit
     if <size_t>end.shape[0] != count or <size_t>low.shape[0] != count or <size_t>high.shape[0] != count:

@@ -35,8 +35,8 @@ cdef class CallSites:
     """
 
     cdef object is_user_code
-    cdef readonly list sites
-    cdef readonly list frames
+    cdef readonly list sites  #: list[str]
+    cdef readonly list frames  #: list[tuple[tuple[CodeType, int], ...]]
     cdef list codes  # kept alive, so that no other code gets their addresses
     cdef unordered_set[void*] outside  # code of stowplan that runs the program: no stack goes beyond
     cdef dict users  # by address of a code in `codes`: what `is_user_code` says; equal codes may be of different files
@@ -46,7 +46,7 @@ cdef class CallSites:
     cdef unordered_map[uint64_t, int32_t] number_of_stack  # by a hash of code and place of each frame, and the asker
     cdef size_t stacks
 
-    def __init__(self, is_user_code, size_t stacks=0):
+    def __init__(self, is_user_code: Callable[[CodeType], bool | None], size_t stacks=0):
         self.is_user_code = is_user_code
         self.stacks = stacks
         self.sites, self.frames, self.codes = [], [], []
@@ -67,7 +67,7 @@ cdef class CallSites:
             Py_DECREF(<object>frame)
             frame = outer
 
-    def is_users(self, code):
+    def is_users(self, code: CodeType) -> bool | None:
         """Whether code is the user's own; None: it is stowplan's."""
         if id(code) not in self.users:
             self.codes.append(code)
@@ -75,11 +75,11 @@ cdef class CallSites:
         return self.users[id(code)]
 
     @property
-    def asker(self):
+    def asker(self) -> str | None:
         return None if self.asking < 0 else self.askers[self.asking]
 
     @asker.setter
-    def asker(self, name):
+    def asker(self, name: str | None):
         self.asking = -1 if name is None else self.number_of_asker_named(name)
 
     cdef int32_t number_of_asker_named(self, str name) except -2:

@@ -87,18 +87,18 @@ _listener.begins = _operator_begins
 _listener.ends = _operator_ends
 
 
-def operator_listener():
+def operator_listener() -> int:
     """Return the address of what torch_operators.cpp is to call: it notes the site with which an operator begins."""
     return <uintptr_t>&_listener
 
 
-def note_operators(CallSites sites):
+def note_operators(CallSites sites or None):
     """Number the sites of operators that begin from now on; None: do not."""
     global _operators
     _operators = sites
 
 
-def watched_functions():
+def watched_functions() -> int:
     """Return the address of the C functions whose callers a `HeapRecorder` watches."""
     return <uintptr_t>WatchedHeap.functions()
 
@@ -132,11 +132,12 @@ cdef class HeapRecorder(StepWatch):
     cdef uintptr_t thread(self) noexcept:
         return self.blocks.thread()
 
-    def watch(self):
+    def watch(self) -> bool:
         """Begin to watch; False if another recorder does."""
         self.watches = WatchedHeap.watch(self.blocks)
         return self.watches
 
+    #: def leave(self) -> None: ...
     cpdef void leave(self) noexcept:
         """Watch no more."""
         if self.watches:

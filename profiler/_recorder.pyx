@@ -17,6 +17,15 @@ cimport numpy as cnp
 
 from .events import EVENT_DTYPE
 
+#: from collections.abc import Callable
+#: from types import CodeType
+#: from typing import Any, Literal
+#:
+#: import numpy as np
+#: import numpy.typing as npt
+#:
+#: _Recorded = tuple[npt.NDArray[np.void], bool, npt.NDArray[np.int32], npt.NDArray[np.int64], int]
+
 cnp.import_array()
 
 
@@ -110,12 +119,12 @@ cdef extern from "numpy/arrayobject.h":
     object PyDataMem_GetHandler()
 
 
-def current_handler():
+def current_handler() -> Any:
     """Return the NumPy memory handler (a capsule) of this context."""
     return PyDataMem_GetHandler()
 
 
-def set_handler(handler):
+def set_handler(handler: Any) -> Any:
     """Make a capsule the NumPy memory handler of this context; return the former one."""
     return PyDataMem_SetHandler(handler)
 
@@ -153,11 +162,11 @@ cdef class StepWatch:
         """Return whose steps the caller's requests lie in."""
         return current_thread()
 
-    def begin_step(self):
+    def begin_step(self) -> bool:
         """Start a step in this thread; False if one is running."""
         return self.service.begin_step(self.lock[0], self.thread())
 
-    def end_step(self):
+    def end_step(self) -> _Recorded:
         """Return (log, complete, sites, alive, signature)."""
         return _recorded(self.service.end_step(self.lock[0]))
 
@@ -165,7 +174,7 @@ cdef class StepWatch:
         """Log this thread's requests, from now until the first begin_step."""
         self.service.log_all(self.lock[0], self.thread())
 
-    def segments(self):
+    def segments(self) -> list[tuple[_Recorded, int]]:
         """Return the segments of the log that are kept: of each, what end_step returns, and the requests before it."""
         cdef RecordedStep segment
         segments = []
@@ -174,16 +183,16 @@ cdef class StepWatch:
             segments.append((_recorded(segment), segment.start))
         return segments
 
-    def asked(self):
+    def asked(self) -> npt.NDArray[np.int64]:
         """Return requests and bytes that each call site has asked for in the log, int64 (n, 2); -1 is the first."""
         cdef vector[Asked] asked = self.service.asked(self.lock[0])
         return np.array([(row.requests, row.bytes) for row in asked], dtype=np.int64).reshape(-1, 2)
 
-    def program(self, uint64_t signature):
+    def program(self, uint64_t signature) -> dict[str, int]:
         """Return the counts of the program so far, `repeats` those of the step with this signature, as a dict."""
         return self.service.program(self.lock[0], signature)
 
-    def at_peak(self):
+    def at_peak(self) -> list[tuple[str | None, int, int]]:
         """Return (call site or None, blocks, bytes) of the program's fullest moment, the most bytes first."""
         cdef vector[Holding] held = self.service.at_peak(self.lock[0])
         names = [None, *([None] * (held.size() - 1) if self.sites is None else self.sites.sites)]
@@ -198,9 +207,9 @@ cdef class StepWatch:
 cdef class HostRecorder(StepWatch):
     """Sees NumPy's requests. The capsule owns the recorder; arrays hold the capsule: either may be dropped first."""
 
-    cdef readonly object handler
+    cdef readonly object handler  #: Any
 
-    def __init__(self, upstream, size_t small=0, CallSites sites=None):
+    def __init__(self, upstream: Any, size_t small=0, CallSites sites=None):
         self.handler = make_handler_capsule(b"stowplan_recorder", upstream, small)
         cdef HostMemory* memory = memory_of(self.handler)
         self.service, self.lock = &memory.service(), &memory.lock()
@@ -228,7 +237,7 @@ cdef class ToldRecorder(StepWatch):
         """Note a request in this thread; address 0: there is no block."""
         self.blocks.allocated(address, size, stream)
 
-    def free_postprocess(self, *, uintptr_t mem_ptr, **_):
+    def free_postprocess(self, *, uintptr_t mem_ptr, **_: object):
         """Note the end of a block: the method of `cupy.cuda.MemoryHook`, which CuPy calls in finalizers.
 
         It is compiled because a Ctrl-C in the middle of Python code in a finalizer would be lost.

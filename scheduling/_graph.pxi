@@ -44,7 +44,7 @@ cdef class Columns:
     cdef object resident
     cdef object kept
 
-    def __cinit__(self, graph):
+    def __cinit__(self, object graph):
         cdef const double[::1] seconds = graph.seconds
         self.graph = graph
         self.resident = graph.resident.view(np.uint8)

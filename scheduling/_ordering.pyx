@@ -9,6 +9,13 @@ from libcpp.vector cimport vector
 
 import numpy as np
 
+#: from collections.abc import Callable, Sequence
+#:
+#: from .graph import IntArray
+#:
+#: SOLVERS: dict[str, int]
+#: FOUND_BY: tuple[str, ...]
+
 include "../packing/_polled.pxi"
 
 
@@ -74,7 +81,23 @@ SOLVERS = {
 FOUND_BY = ("joined", "greedy", "exact", "local")
 
 
-def solve(solver, extra, before, size, kept, writers, users, time_limit, progress):
+def solve(
+    solver: str,
+    extra: Sequence[int],
+    before: Sequence[Sequence[int]],
+    size: Sequence[int],
+    kept: Sequence[bool],
+    writers: Sequence[Sequence[int]],
+    users: Sequence[Sequence[int]],
+    time_limit: float | None,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[IntArray, int, str, int, bool]:
+    """Order n operators with ``extra`` workspace, each after those ``before`` it, over m storages.
+
+    Returns the order (n,), the lower bound, the solver that found it, the sets of operators looked at, and
+    whether Ctrl-C ended it.
+    ``progress(peak, lower_bound)`` is called several times a second; the search stops where it returns False.
+    """
     cdef Draft draft
     draft.extra, draft.before = extra, before
     draft.storages.resize(len(size))

@@ -6,6 +6,10 @@ from libc.stdint cimport int8_t, int32_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+#: from collections.abc import Sequence
+#:
+#: from .graph import IntArray, StepGraph
+
 include "_graph.pxi"
 
 
@@ -46,13 +50,26 @@ cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::
 
 
 cdef class Simulator:
+    """The live bytes of one graph under changing orders and ways, in C++ (``core/simulator/simulator.hpp``).
+
+    It begins with the recorded order and all values KEPT. It trusts its caller that the order and the ways are ones
+    that `require_valid` accepts: with others its answers mean nothing. One object serves one thread at a time.
+
+    Parameters
+    ----------
+    graph
+        n operators, m values; its columns are copied.
+    swap_rate, pack_rate
+        Bytes a second, of `Rates`.
+    """
+
     cdef unique_ptr[CSimulator] core
     cdef Score last
     cdef readonly Py_ssize_t operators
     cdef readonly Py_ssize_t values
     cdef object storage
 
-    def __cinit__(self, graph, double swap_rate, double pack_rate):
+    def __cinit__(self, graph: StepGraph, double swap_rate, double pack_rate):
         cdef Rates rates
         self.operators, self.values = len(graph), graph.values
         if max(self.operators, self.values) >= 2**31 - 2:
@@ -62,7 +79,8 @@ cdef class Simulator:
         rates.swap, rates.pack = swap_rate, pack_rate
         self.core.reset(new CSimulator(columns.view, rates))
 
-    def set_order(self, order):
+    def set_order(self, order: IntArray):
+        """Take another order of all operators, int64 (n,)."""
         cdef Column column = np.ascontiguousarray(order, dtype=np.int64)
         if not np.array_equal(np.sort(column), np.arange(self.operators)):
             raise ValueError(f"the order is not one of all operators, 0 to {self.operators - 1}, each once")
@@ -70,13 +88,15 @@ cdef class Simulator:
             self.core.get().set_order(address(column))
 
     def set_way(self, Py_ssize_t storage, int way):
+        """Change the way of one storage, named by the value that has it. The next `evaluate` costs little."""
         if not (0 <= storage < self.values and self.storage[storage] == storage):
             raise ValueError(f"value {storage} has no storage of its own, or is none of {self.values}")
         if not 0 <= way <= 4:
             raise ValueError(f"way {way}; expected 0 to 4")
         self.core.get().set_way(<Index>storage, <Way>way)
 
-    def set_ways(self, way):
+    def set_ways(self, way: IntArray):
+        """Change the ways of all storages to those of the values that have them, int64 (m,)."""
         cdef Column column = np.ascontiguousarray(way, dtype=np.int64)
         cdef Column storage = self.storage
         if column.shape[0] != self.values:
@@ -90,7 +110,8 @@ cdef class Simulator:
                 if storage[v] == v:
                     core.set_way(<Index>v, <Way>column[v])
 
-    def set_drops(self, Py_ssize_t storage, operators):
+    def set_drops(self, Py_ssize_t storage, operators: Sequence[int]):
+        """Let a storage, where it is DROPPED, go after these of the operators that use it, and no others."""
         if not (0 <= storage < self.values and self.storage[storage] == storage):
             raise ValueError(f"value {storage} has no storage of its own, or is none of {self.values}")
         cdef CSimulator* core = self.core.get()
@@ -100,15 +121,18 @@ cdef class Simulator:
         for operator in operators:
             core.set_goes_after(s, operator)
 
-    def evaluate(self):
+    def evaluate(self) -> tuple[int, int, int, float]:
+        """Peak in bytes, its position, the operator running again there or -1, extra seconds. Releases the GIL."""
         with nogil:
             self.last = self.core.get().evaluate()
         return self.last.peak, self.last.place, self.last.rerun, self.last.seconds
 
-    def live(self):
+    def live(self) -> IntArray:
+        """Bytes at each position's fullest moment in the last evaluation, (n,)."""
         return np.array(self.core.get().live(), dtype=np.int64)
 
-    def recomputed(self):
+    def recomputed(self) -> list[tuple[int, list[int]]]:
+        """Positions before whose operator others run again, and these, in their order; of the last evaluation."""
         cdef const vector[Reruns]* reruns = &self.core.get().reruns()
         cdef const vector[Index]* again = &self.core.get().rerun_operators()
         found = []
@@ -117,17 +141,23 @@ cdef class Simulator:
             found.append((one.position, [again[0][k] for k in range(one.first, one.last)]))
         return found
 
-    def released(self):
+    def released(self) -> IntArray:
+        """For each value the position after which it goes for the last time, (m,); -1: it never was there, or stays."""
         cdef vector[Index] found
         self.core.get().released(found)
         return np.array(found, dtype=np.int64)
 
-    def intervals(self):
+    def intervals(self) -> IntArray:
+        """For each value positions of its storage, (3, m).
+
+        Rows: the last near use; the last use by an operator; and, as of the last evaluation, by one or a rerun.
+        """
         cdef CSimulator* core = self.core.get()
         rows = [(core.near(s), core.last(s), core.needed(s)) for s in self.storage.tolist()]
         return np.array(rows, dtype=np.int64).reshape(-1, 3).T
 
-    def swapped(self, way):
+    def swapped(self, way: IntArray) -> list[tuple[int, int, int]]:
+        """Storages of SWAPPED values; the positions before which each leaves and is back. Of the last evaluation."""
         cdef CSimulator* core = self.core.get()
         cdef Index s
         found = []

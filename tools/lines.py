@@ -22,7 +22,7 @@ PYTHON = re.compile(
 )
 CPP = re.compile(r'("(?:\\.|[^"\\\n])*"|' + r"'(?:\\.|[^'\\\n])')|//.*|/\*(?:.|\n)*?\*/")
 LANGUAGES = {
-    **dict.fromkeys((".py", ".pyi"), ("Python", PYTHON)),
+    ".py": ("Python", PYTHON),
     **dict.fromkeys((".pyx", ".pxd", ".pxi"), ("Cython", PYTHON)),
     **dict.fromkeys((".cpp", ".hpp", ".h"), ("C++", CPP)),
 }

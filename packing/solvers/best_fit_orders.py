@@ -97,4 +97,5 @@ def reinserted(problem: Problem, offsets: IntArray, capacity: int) -> IntArray:
     if int(meetings(problem)[out[of]].sum()) > MOST_MEETINGS:
         return offsets
     moved = _solvers.greedy(problem, orders.by_size(problem), np.where(out, -1, offsets))
+    assert moved is not None  # it has all the time there is
     return moved if peak_of(problem, moved) < peak_of(problem, offsets) else offsets

@@ -60,7 +60,7 @@ class Served:
 
 
 class RangesBackend:
-    """What `Lanes` asks of a backend (_core.pyi), over the bare core."""
+    """What `Lanes` asks of a backend (`Backend` of _core.pyx), over the bare core."""
 
     limit = small = 0
     scope = Scope.thread
