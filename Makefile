@@ -292,4 +292,4 @@ $(DEVICE_VENV)/.device: $(DEVICE_VENV)/.made $(BUILD_INPUTS)
 
 clean:
 	rm -rf $(VENV) $(TORCH_VENV) .venv-device .venv-cuda12 build dist *.egg-info docs/_build .coverage coverage.xml .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find $(ROOMS) -name '*.so' -delete
+	find $(ROOMS) '(' -name '*.so' -o -name '*.pyi' ')' -delete
