@@ -14,6 +14,9 @@ from .errors import RemovedError
 REMOVED = {
     "stowplan.dask.why_unknown": "no check: PoolPlugin uses Dask's public names",
     "stowplan.executors": "a pool in the threads or processes of an executor: docs/recipes.rst",
+    "stowplan.insight.plots": "stowplan.insight.report.save_report, or `stowplan report FILE`, which draw",
+    "stowplan.prediction.fit_graphs": "stowplan.prediction.fit_steps, of profiles",
+    "stowplan.prediction.fit_ranks": "stowplan.prediction.fit_steps, of one rank's profiles",
     "stowplan.prometheus": "the metrics of pool.stats: docs/recipes.rst",
     "stowplan.served": "pool.serving() and pool.step() in the function: docs/recipes.rst",
 }
