@@ -13,9 +13,10 @@ from weakref import ref
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.dict cimport PyDict_Size
-from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from cpython.ref cimport Py_DECREF, Py_INCREF
 
 from libc.stdint cimport SIZE_MAX, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
@@ -47,12 +48,13 @@ cimport numpy as cnp
 #:     thread = 0
 #:     process = 1
 
-from ..errors import PoolError
+from ..errors import PoolError, StowplanError
 from ..profiler.events import EVENT_DTYPE
 
 cnp.import_array()
 
 include "_core_declarations.pxi"
+include "_signals.pxi"
 
 
 cdef class CorePlan:

@@ -56,7 +56,9 @@ cdef class Lease:
     cdef dict used_on  # streams other than its own, by handle, as `DeviceStreams` keeps them; None for none
 
     def __dealloc__(self):
-        if self.pool is not None:
+        if self.pool is None:
+            return
+        try:
             if self.used_on is None:
                 if self.block != NO_BLOCK:
                     self.pool.core.release(self.block)
@@ -64,6 +66,8 @@ cdef class Lease:
                 self.pool.hold(self.block, self.used_on.values(), self.memory)
             if self.event is not None:
                 self.pool.tell_freed(self.event)
+        except BaseException as error:
+            forget(error)
 
 
 @cython.final
@@ -84,8 +88,9 @@ cdef class Guard:
         if not self.idle and self.streams is not None and not stow_is_finalizing():
             try:
                 self.streams.synchronize()
-            except Exception:
+            except BaseException as error:
                 waiting.append((self.memory, self.streams))
+                forget(error)
 
 
 cdef uint64_t streams_changed = 0
@@ -199,4 +204,7 @@ cdef void _drop(void* owner, uint64_t token) noexcept:
 
 
 cdef void _forget_error(void* owner) noexcept:
-    PyErr_Clear()
+    try:
+        _raise_pending()
+    except BaseException as error:
+        forget(error)

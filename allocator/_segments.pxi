@@ -67,7 +67,8 @@ cdef cbool _may_free(void* owner) noexcept with gil:
     streams = (<Segments>owner).streams
     try:
         return streams is None or not streams.capturing()
-    except Exception:
+    except BaseException as error:
+        forget(error)
         return False
 
 

@@ -20,6 +20,7 @@ from ..errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, runs_apart
 from .planning_budget import Planning, PlanningBudget
+from .workers import NoThreadError
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from .options import PlanningOptions
     from .report import Diagnosis, InUse
     from .stats import Stats
+
+
+FAILURES = (MemoryError, NoThreadError)
+"""What a step goes on without a plan for. All else that is raised in the program's thread may be a signal's."""
 
 
 class StepSlot:
@@ -114,12 +119,12 @@ class Lanes:
 
     @runs_apart
     def begin_step(self, number: int, lanes: list[int], key: Hashable, keeps_results: bool) -> None:
-        """Tell what the lanes of a step that has been entered may follow; where that fails, they follow nothing."""
+        """Tell what the lanes of a step that has been entered may follow; for want of memory they follow nothing."""
         try:
             step_slot = self._step_slot(number, lanes)
             with step_slot.mutex:
                 self._backend.begin([lane.next_step(key, keeps_results) for lane in step_slot.lanes])
-        except Exception as error:
+        except FAILURES as error:
             self.planning.failed(error)
 
     @runs_apart
@@ -137,7 +142,7 @@ class Lanes:
                 for lane in step_slot.lanes:
                     if lane.number in outcomes:
                         lane.step_ended(outcomes[lane.number], failed=error is not None)
-        except Exception as trouble:
+        except FAILURES as trouble:
             self.planning.failed(trouble)
 
     @runs_apart
@@ -152,7 +157,7 @@ class Lanes:
                 try:
                     with step_slot.mutex:
                         lane.take_up()
-                except Exception as error:
+                except FAILURES as error:
                     self.planning.failed(error)
         return ready
 
@@ -289,7 +294,7 @@ class Lanes:
     @runs_apart
     def diagnose(self, error: BaseException) -> None:
         """Have an error that a failure in this thread's step has caused tell what the request found, if it can."""
-        with suppress(Exception):
+        with suppress(MemoryError):
             self._diagnoses().explain(error, self._in_use(), self._key())
 
     def _diagnoses(self) -> Diagnosis:

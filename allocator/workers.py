@@ -31,6 +31,11 @@ from ._core import set_aside
 
 T = TypeVar("T")
 
+
+class NoThreadError(RuntimeError):
+    """No thread can be started for a job."""
+
+
 STEP_ASIDE = 1e-4
 """Seconds; enough for a waiting thread to wake up and take the GIL."""
 
@@ -75,12 +80,23 @@ class Planner(Generic[T]):
         self._works = False
 
     def submit(self, job: Callable[[], T]) -> None:
-        """Start a job when those before it are done; raise RuntimeError where no thread can be started for it."""
+        """Start a job when those before it are done.
+
+        Raises
+        ------
+        NoThreadError
+            No thread can be started for it.
+        """
         with self._mutex:
             if not self._works:
                 if _is_over:
-                    raise RuntimeError("the interpreter goes down")
-                start_new_thread(self._run, ())
+                    raise NoThreadError("the interpreter goes down")
+                try:
+                    start_new_thread(self._run, ())
+                except RuntimeError as error:
+                    if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                        raise  # by the handler of a signal, in a frame of its own
+                    raise NoThreadError(str(error)) from None
                 self._works = True
                 _working.add(self)
             self._waiting.append(job)
