@@ -56,8 +56,8 @@ SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
 DUE = {"pool": 4, "auto": 5, "managed": 4, "lean": 5, "budget": 9}
-"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; the first step that is
-told comes after the first update; a scheduler needs the first step for itself, and under a budget four more."""
+"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; the first told one
+comes after the first update; a scheduler needs the first step for itself, and under a budget four more."""
 SERVING = 0.5
 """Share of a step's requests from which on the plan counts as serving."""
 BUDGET_ATTEMPTS = 4

@@ -29,8 +29,9 @@ TURNS, QUICK_TURNS = 5, 3
 PACKAGES = ("torch",)
 TITLES = {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}
 NOTE = (
-    "*stowplan*: `TorchPool` with marked steps. CPU time over glibc's, medians over rounds of the medians over turns; the standard error over rounds stands behind it. Faults: minor page faults "
-    "of a step. RSS: the largest resident set in the measured turns. *Replayed*: of the requests of 16 KiB and more."
+    "*stowplan*: `TorchPool` with marked steps. CPU time over glibc's, medians over rounds of the medians over turns; "
+    "the standard error over rounds stands behind it. Faults: minor page faults of a step. RSS: the largest resident "
+    "set in the measured turns. *Replayed*: of the requests of 16 KiB and more."
 )
 
 

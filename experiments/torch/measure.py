@@ -1,14 +1,14 @@
 """A worker for each contestant, all of them at once, that run steps in turns whose order changes.
 
 A *contestant* is a way to run the same worker: ``glibc`` is Python as it is, ``stowplan`` has a `stowplan.TorchPool`
-and marks its steps, and each of `measures.peers` has something in its environment. In a *round* all start again, warm up, and take some turns each; one runs at a time. Its figure in a round
-is the median over turns of the ratio to glibc's in the same turn, for two processes of one program can differ as long
-as they live. Medians over rounds count.
+and marks its steps, and each of `measures.peers` has something in its environment. In a *round* all start again, warm
+up, and take some turns each; one runs at a time. Its figure in a round is the median over turns of the ratio to glibc's
+in the same turn, for two processes of one program can differ as long as they live. Medians over rounds count.
 
 What a row has, for each contestant C: ``cpu_C`` and ``error_C``, the ratio of CPU times and its standard error;
 ``over_C``, stowplan's CPU time over C's; ``seconds_C``, ``count_C`` and ``bytes_C``, the medians of a step's CPU time
 and page faults and of the largest resident set in measured turns; ``identical``, whether all came to the same losses
-and parameters, bit by bit; for the two that can say it, ``replayed_C``, ``arena_C`` and ``fragmentation_C``: the share
+and parameters, bit by bit; for the one that can say it, ``replayed_C``, ``arena_C`` and ``fragmentation_C``: the share
 of requests of planned sizes that came from a plan in the measured turns, bytes, and arena over lower bound - 1.
 """
 
