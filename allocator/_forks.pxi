@@ -13,7 +13,7 @@ def watch_forks(pool: Pool):
     _watched.append(ref(pool, _watched.remove))
 
 
-def pools():
+def pools() -> list[Pool]:
     """Return the pools that are alive."""
     return [pool for pool in [reference() for reference in list(_watched)] if pool is not None]
 

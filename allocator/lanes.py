@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +57,14 @@ class InterruptedThread(Interrupted, threading.local):
 class Lanes:
     """A pool's steps on one device; every planned offset is a multiple of `alignment` bytes."""
 
-    def __init__(self, backend: Backend, alignment: int, options: PlanningOptions) -> None:
-        self._backend, self._options = backend, options
+    def __init__(
+        self,
+        backend: Backend,
+        alignment: int,
+        options: PlanningOptions,
+        is_out_of_memory: Callable[[BaseException], bool],
+    ) -> None:
+        self._backend, self._options, self._is_out_of_memory = backend, options, is_out_of_memory
         most, budget = options.max_plans, PlanningBudget(options.planning_share)
         self.planning = Planning(alignment, options.planner, most, SharedPlans(most), budget)
         self._loaded: list[SavedPlan] = []
@@ -130,7 +136,7 @@ class Lanes:
     @runs_apart
     def end_step(self, number: int, step: int, error: BaseException | None) -> None:
         """End a step, and learn from it: nothing about the next one where an error left it."""
-        if isinstance(error, MemoryError):
+        if error is not None and self._is_out_of_memory(error):
             self.diagnose(error)
         if number >= len(self._step_slots):  # nothing of it could be decided
             self._backend.end(number, step)

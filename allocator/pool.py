@@ -80,6 +80,11 @@ class Pool(ABC):
     def _backend(self) -> str:
         """Tell what plans are made for: a plan file for something else is refused."""
 
+    @staticmethod
+    def _is_out_of_memory(error: BaseException) -> bool:
+        """Whether it is what the library raises where there is no memory."""
+        return isinstance(error, MemoryError)
+
     @abstractmethod
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread, whether it did before or not."""
@@ -91,7 +96,8 @@ class Pool(ABC):
     def _on(self, device: int) -> Lanes:
         """Return a device's lanes, which are made when they are first requested."""
         if device not in self._by_device:
-            self._by_device.setdefault(device, Lanes(self._open(device), self.alignment, self._options))
+            lanes = Lanes(self._open(device), self.alignment, self._options, self._is_out_of_memory)
+            self._by_device.setdefault(device, lanes)
         return self._by_device[device]
 
     def _lanes(self) -> Lanes:
@@ -308,9 +314,6 @@ class EnteredPool(Enterable, Pool):
         if error is not None and self._is_out_of_memory(error):
             self._lanes().diagnose(error)
         self._told.end_here()
-
-    def _is_out_of_memory(self, error: BaseException) -> bool:
-        return isinstance(error, MemoryError)
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""

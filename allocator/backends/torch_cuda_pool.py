@@ -141,7 +141,8 @@ class TorchCudaPool(EnteredPool):
     def _leave(self) -> None:
         """PyTorch keeps its allocator."""
 
-    def _is_out_of_memory(self, error: BaseException) -> bool:
+    @staticmethod
+    def _is_out_of_memory(error: BaseException) -> bool:
         return "out of memory" in str(error)
 
     def _serves_here(self) -> bool:

@@ -83,7 +83,8 @@ class TorchPool(HostPool):
     def _place(self) -> NativePlace:
         return _place()
 
-    def _is_out_of_memory(self, error: BaseException) -> bool:
+    @staticmethod
+    def _is_out_of_memory(error: BaseException) -> bool:
         import torch
 
         return isinstance(error, (MemoryError, torch.OutOfMemoryError))

@@ -140,7 +140,9 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
     """Return what becomes of a stream's requests today."""
     backend: Any = RangesBackend(grows=grows_in_place(name))
     core: Replay = backend.core
-    lanes = Lanes(backend, UNIT, PlanningOptions(planning_share=math.inf, planner=planner))
+    lanes = Lanes(
+        backend, UNIT, PlanningOptions(planning_share=math.inf, planner=planner), lambda error: False
+    )
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []
     running: dict[int, Step] = {}  # by thread

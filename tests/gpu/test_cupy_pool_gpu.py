@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from stowplan import CupyPool
+
+from ..children import printed
 
 pytestmark = pytest.mark.gpu
 
@@ -32,6 +35,11 @@ def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
             results.append(work())
         pool.wait()
     return results
+
+
+@pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])
+def test_what_a_signal_s_handler_raises_reaches_the_program(trials: int) -> None:
+    assert json.loads(printed("-m", "tests.signals", "cupy", trials, timeout=3600)) == []
 
 
 @pytest.mark.parametrize("options", [{}, {"device": 0}, {"sample": "managed"}])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -198,12 +199,12 @@ def runs_out_of_memory() -> Any:
         del held
         run(pool, 4)
         assert pool.stats.reserved_bytes <= 64 << 20
-    try:
-        with pool:
+    said = []
+    for part in (nullcontext, pool.step):
+        with pytest.raises(torch.OutOfMemoryError) as caught, pool, part():
             torch.ones(64 << 20)
-    except torch.OutOfMemoryError as error:
-        return str(error), pool.report()
-    raise AssertionError("no error")
+        said.append("\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())]))
+    return *said, pool.report()
 
 
 def test_a_limit_that_is_reached_is_said() -> None:
@@ -216,3 +217,8 @@ def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on() -> None:
     assert json.loads(printed("-W", "ignore", "-m", "tests.interrupts", "torch-entered", 100)) == {
         "serves": 100
     }
+
+
+@pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])
+def test_what_a_signal_s_handler_raises_reaches_the_program(trials: int) -> None:
+    assert json.loads(printed("-W", "ignore", "-m", "tests.signals", "torch", trials, timeout=3600)) == []

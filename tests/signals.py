@@ -1,0 +1,103 @@
+"""Programs whose signal handler raises at any moment: does each exception reach the program?
+
+``python -m tests.signals POOL TRIALS`` prints where exceptions were lost, as the last two frames that ran. POOL is one
+of `PROGRAMS`, in which nothing but a pool could lose one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+
+class AlarmError(Exception):
+    """What the handler raises: as a time-out does, an Exception."""
+
+
+def numpy_step() -> tuple[Any, Callable[[], object]]:
+    import numpy as np
+
+    from stowplan import NumpyPool
+
+    def step() -> None:
+        a = np.ones(3000)
+        a * 2
+
+    return NumpyPool(), step
+
+
+def torch_step() -> tuple[Any, Callable[[], object]]:
+    import torch
+
+    from stowplan import TorchPool
+
+    def step() -> None:
+        a = torch.ones(9000)
+        a * 2
+
+    return TorchPool(), step
+
+
+def cupy_step() -> tuple[Any, Callable[[], object]]:
+    """On two streams: blocks die while the other one may still use them."""
+    import cupy
+
+    from stowplan import CupyPool
+
+    pool = CupyPool()
+    own, other = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+
+    def step() -> None:
+        with own:
+            a = cupy.empty(3000)
+            a.fill(1)
+            pool.record_stream(a, other)
+            del a
+            cupy.empty(2000).fill(2)
+
+    return pool, step
+
+
+PROGRAMS = {"numpy": numpy_step, "torch": torch_step, "cupy": cupy_step}
+
+
+def lost(name: str, trials: int) -> list[str]:
+    """Run a program until its handler has raised so often; return where what it raised was not caught."""
+    pool, step = PROGRAMS[name]()
+    raised, places = 0, []
+
+    def handler(number: int, frame: Any) -> None:
+        nonlocal raised, place
+        raised += 1
+        place = " < ".join(
+            f"{at.filename}:{at.lineno} {at.name}" for at in traceback.extract_stack(frame)[:-3:-1]
+        )
+        raise AlarmError
+
+    signal.signal(signal.SIGALRM, handler)
+    random.seed(1)
+    with pool.serving():
+        for trial in range(trials + 1):
+            place = ""
+            try:
+                if trial:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-3))
+                for _ in range(12 if trial == 0 else sys.maxsize):
+                    with pool.step():
+                        step()
+                    if raised == trial > 0:
+                        break
+            except AlarmError:
+                place = ""
+            if place:
+                places.append(place)
+    return places
+
+
+if __name__ == "__main__":
+    print(json.dumps(lost(sys.argv[1], int(sys.argv[2]))))
