@@ -48,6 +48,7 @@ def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pyt
     assert "| small | watch=False |" in (tmp_path / "first_steps.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.models.dcgan.CHANNELS", 16)
     for network, one_graph in (("dcgan", True), ("dcgan-two", False)):
