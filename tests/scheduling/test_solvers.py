@@ -269,7 +269,7 @@ def test_the_least_peak_does_not_depend_on_the_disk(mib_a_second: int) -> None:
     assert check(graph, found.schedule, rates) == found.peak <= 300 * mib
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_seconds_do_not_decide_what_is_refused(seed):
     graph = graph_of("VGG-16", trains=True)
     equal = least(graph.with_seconds(np.ones(len(graph)))).peak
