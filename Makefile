@@ -136,12 +136,12 @@ docs: docs-html docs-examples
 docs-html: $(VENV)/.development
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs docs/_build/html
 
-docs-examples: $(VENV)/.development
-	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+docs-examples: docs-html
+	$(BIN)/python -m sphinx -W --keep-going -q -b doctest -d docs/_build/html/.doctrees docs docs/_build/doctest
 
 dist: $(VENV)/.development
 	@rm -rf dist
-	$(BIN)/python -m build --quiet
+	STOWPLAN_EXTENSIONS=$(CURDIR)/build/extensions $(BIN)/python -m build --quiet
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/twine check --strict dist/*
 
