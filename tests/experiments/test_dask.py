@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="no Dask; expected: pip install 'stowplan[dask]'")
@@ -17,17 +16,6 @@ from experiments.dask import measure
 from experiments.measures import peers
 
 from .tables import rows_of
-
-
-def test_a_row_has_the_last_resident_sets_and_shares_of_the_requests() -> None:
-    found = {name: [measure.Usage(1.0, 100, rss, "a") for rss in (9, 10)] for name in ("plain", "stowplan")}
-    found["stowplan"].append(measure.Usage(1.0, 5, 11, "a"))
-    found["plain"].append(measure.Usage(1.0, 5, 10, "a"))
-    row = measure.compare(found, {"a"}) | measure.shares(np.array([95, 100, 5, 50]))
-    assert (row["rss_stowplan"], row["bytes_plain"], row["identical"]) == (1.1, 10, True)
-    assert (row["replayed"], row["results"], row["received"]) == (0.95, 0.5, 0.25)
-    assert "stowplan: CPU" in [column.heading for column in command.columns([row])]
-    assert not measure.compare(found, {"b"})["identical"]
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

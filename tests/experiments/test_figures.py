@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
@@ -15,11 +14,7 @@ from PIL import Image
 from experiments import growth, heuristic, memory
 from experiments import time as step_time
 from experiments.measures import peers
-from experiments.measures.medians import standard_error
 from experiments.models import MODELS, Model
-from stowplan.insight.pool_models import replay
-from stowplan.profiler import StepLog
-from stowplan.profiler.events import ALLOCATE, EVENT_DTYPE, FREE, FREE_PREVIOUS
 
 from .tables import rows_of
 
@@ -120,13 +115,6 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert has_pictures(tmp_path, "time")
 
 
-def test_the_standard_error_of_a_median() -> None:
-    rng = np.random.default_rng(0)
-    medians = [np.median(rng.normal(size=100)) for _ in range(2000)]
-    estimates = [standard_error(rng.normal(size=100)) for _ in range(2000)]
-    assert np.mean(estimates) == pytest.approx(np.std(medians), rel=0.05)
-
-
 def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
     for name in ("source", "target"):
         lines = [" ".join(["word"] * (1 + i % 5)) for i in range(20)]
@@ -139,19 +127,6 @@ def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
     assert float(rows["CuPy"]["over_live"]) <= float(rows["Chainer 1"]["over_live"])
     assert float(rows["stowplan"]["reserved"]) > 0
     assert has_pictures(tmp_path, "growth")
-
-
-def test_requests_of_steps_in_a_row() -> None:
-    def log(*events: tuple[int, int, int]) -> StepLog:
-        return StepLog(np.array([(0, size, 0, request, kind) for size, request, kind in events], EVENT_DTYPE))
-
-    big, small = 4096, 8
-    first = log((big, 0, ALLOCATE), (small, 1, ALLOCATE), (big, 2, ALLOCATE), (big, 0, FREE))
-    second = log((2 * big, 0, ALLOCATE), (big, 2, FREE_PREVIOUS), (2 * big, 0, FREE))
-    script, ends = growth.requests_of([first, second])
-    assert ends == [3, 6]
-    use = replay(script, memory.POOL_MODELS["none"](), 1)
-    assert use.live.tolist() == [big, 2 * big, big, 3 * big, 2 * big, 0]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +45,3 @@ def test_the_first_step_is_lean_without_a_watch(tmp_path: Path, monkeypatch: pyt
     )
     assert unwatched[2] > kept_to[0] > kept_to[1] > kept_to[2]
     assert "| small | watch=False |" in (tmp_path / "first_steps.md").read_text()
-
-
-@pytest.mark.slow
-def test_what_a_watch_would_find_is_in_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.models.dcgan.CHANNELS", 16)
-    for network, one_graph in (("dcgan", True), ("dcgan-two", False)):
-        make, title = partial(first_steps._dcgan, one_graph, 2), first_steps.NETWORKS[network][1]
-        monkeypatch.setitem(first_steps.NETWORKS, network, (make, title))
-    arguments = ["--out", str(tmp_path), "--model", "dcgan", "--model", "dcgan-two", "--steps", "2"]
-    assert CliRunner().invoke(first_steps.main, arguments).exit_code == 0
-    refused = [(row["network"], row["steps"]) for row in rows_of(tmp_path / "first_steps.csv") if row["note"]]
-    name = first_steps.NETWORKS["dcgan"][1]
-    assert refused == [(name, way) for way in first_steps.WAYS if way.startswith("watch=False")]
-
-
-def test_vgg_has_the_published_sizes() -> None:
-    import numpy as np
-
-    from experiments.models.vgg import VGG
-
-    net = VGG()
-    net(np.zeros((2, 3, 32, 32), np.float32), np.zeros(2, np.int32))
-    convolutions = [param.shape for param in net.params() if param.ndim == 4]
-    assert len(convolutions) == 13
-    assert sum(np.prod(shape) for shape in convolutions) == 14_710_464

@@ -75,13 +75,6 @@ def test_ratios_are_those_of_a_round() -> None:
     assert "verdict" not in row
 
 
-def test_shares_are_none_where_the_statistics_do_not_have_them() -> None:
-    numpy = {"share": 0.9, "requests": 200, "replayed": 150, "steps": 3, "reasons": {"heap_only": 20}}
-    found = {"planned": 0.9, "of_all": 0.75, "heap_only": 0.1, "steps": 3, "faults_in_script": 7}
-    assert measure.shares([{"numpy": numpy, "minor_faults": 7}]) == found
-    assert set(measure.shares([{}, {"numpy": {"requests": 0, "replayed": 0}}]).values()) == {None}
-
-
 def test_a_program_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.py").write_text("raise ValueError('no sea')")
     monkeypatch.setattr("experiments.programs.catalogue.SCRIPTS", tmp_path)

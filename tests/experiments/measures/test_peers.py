@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.measures import kept, peers, usage
+from experiments.measures import peers, usage
 
 
 def test_what_is_there_is_available_and_what_is_not_is_named(
@@ -56,12 +56,3 @@ def test_what_a_command_used_is_its_own(tmp_path: Path) -> None:
     assert much["rss"] - little["rss"] > 60 << 20
     assert much["faults"] > little["faults"] > 0
     assert little["cpu"] > 0
-
-
-def test_a_row_is_kept_for_its_study(tmp_path: Path) -> None:
-    path = tmp_path / "cells" / "one.json"
-    assert kept.finished(path, {"rounds": 2}, lambda: {"ratio": 1.0}) == {"ratio": 1.0}
-    assert kept.finished(path, {"rounds": 2}, lambda: {"ratio": 2.0}) == {"ratio": 1.0}
-    assert kept.finished(path, {"rounds": 3}, lambda: {"ratio": 2.0}) == {"ratio": 2.0}
-    path.write_text("[]")
-    assert kept.known(path, {"rounds": 3}) is None
