@@ -225,7 +225,7 @@ torch-test: $(TORCH_VENV)/.made
 			"expected a version ending in +cpu (choose one with make TORCH=...)" >&2; \
 	else \
 		$(MAKE) --no-print-directory $(TORCH_VENV)/.torch && \
-		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging tests/integrations/torch $(TEST); \
+		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging -m "not slow" tests/integrations/torch $(TEST); \
 	fi
 
 $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)

@@ -30,7 +30,6 @@ else:
     COMPILE_ARGS += ["-g0"]  # Python's own flags ask for debug symbols, ten times the code
 
 HERE = Path(__file__).parent
-KEPT = Path(os.environ.get("STOWPLAN_EXTENSIONS") or HERE / "build" / "extensions")
 # The packages that stand outside stowplan/, which has a link to each: it is imported by its last name.
 ROOMS = (HERE / "tools" / "rooms.txt").read_text().split()
 
@@ -96,7 +95,11 @@ class BuildOnce(build_ext):
         for path in [f"{'/'.join(ext.name.split('.')[1:])}.pyx", *own, *ext.depends]:
             content.update(Path(path).read_bytes())
         made = Path(self.get_ext_fullpath(ext.name))
-        kept = KEPT / content.hexdigest() / made.name
+        kept = Path(
+            os.environ.get("STOWPLAN_EXTENSIONS", HERE / "build" / "extensions"),
+            content.hexdigest(),
+            made.name,
+        )
         if not kept.exists():
             super().build_extension(ext)
             kept.parent.mkdir(parents=True, exist_ok=True)
