@@ -141,7 +141,7 @@ docs-examples: docs-html
 
 dist: $(VENV)/.development
 	@rm -rf dist
-	STOWPLAN_EXTENSIONS=$(CURDIR)/build/extensions $(BIN)/python -m build --quiet
+	STOWPLAN_BUILT=$(CURDIR)/build/extensions $(BIN)/python -m build --quiet
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/twine check --strict dist/*
 
