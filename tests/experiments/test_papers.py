@@ -66,7 +66,7 @@ def test_olla() -> None:
 def test_nntrainer() -> None:
     pytest.importorskip("chainer", reason="Chainer is not installed")
     components, planned, swapped = cells("nntrainer", 0, 3)
-    assert components["convolution, 3 of 3 x 3, stride 2"]["needed"] == "65,856"
+    assert {row["needed"] for row in components.values()} >= {"65,856", "390,584", "84,710"}
     assert planned["VGG16"] == {
         "layers": "VGG16",
         "needed MiB": "149.8",

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import schedule
-from experiments.measures import data, scheduled_steps, step_graphs
+from experiments.measures import scheduled_steps, step_graphs
 from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
 
@@ -44,7 +44,6 @@ class Deep(chainer.ChainList):
             x = F.dropout(F.relu(layer(x)), 0.1)
         return list(self)[-1](x)
 """
-FILES = data.Files(images=None, source=None, target=None, seed=0)
 
 
 @pytest.fixture

@@ -196,14 +196,6 @@ def test_what_cannot_be_split_is_refused() -> None:
         parallel.dropout(np.ones(3, np.float32), 1, (0,))
 
 
-def test_parts_of_another_network_are_refused() -> None:
-    part = Blocks(1, WIDTH, HEADS, ranks_of(2, "tensor"))
-    with pytest.raises(ParallelError, match="expected the same network"):
-        parallel.take_parts(part, Blocks(2, WIDTH, HEADS, ranks_of(1, "tensor")))
-    with pytest.raises(ParallelError, match="its part of the other"):
-        parallel.take_parts(part, Blocks(1, 2 * WIDTH, HEADS, ranks_of(1, "tensor")))
-
-
 def test_the_parts_of_all_ranks_are_the_whole() -> None:
     whole = Blocks(1, WIDTH, HEADS, ranks_of(1, "tensor"))
     parts = [Blocks(1, WIDTH, HEADS, ranks_of(2, "tensor", rank)) for rank in range(2)]
