@@ -3,7 +3,7 @@
 #   make demo       train GoogLeNet through the pool: a table, and demo-plan.png     DEMO="--model alexnet" passes options
 #   make test       the tests                                                        TEST="-k pack" passes options
 #                   ROOM=prediction: those of one room; COVERAGE=1: with coverage, which must reach 90 %
-#   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
+#   make thorough   all tests, those marked slow too, with 75 times as many examples of each property: hours
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or about half an hour with QUICK=1; goes on
 #                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
