@@ -3,7 +3,7 @@
 #   make demo       train GoogLeNet through the pool: a table     DEMO="--model alexnet" passes options
 #   make test       the tests                                                        TEST="-k pack" passes options
 #                   ROOM=prediction: those of one room; COVERAGE=1: with coverage, which must reach 90 %
-#   make thorough   all tests, those marked slow too, with 25 times as many examples of each property: hours
+#   make thorough   all tests, those marked slow too, with 75 times as many examples of each property: hours
 #   make soak       random programs through the pools, by a new seed: minutes        OPERATIONS=1e9 for days
 #   make experiments  the paper's figures, into build/experiments: hours, or about half an hour with QUICK=1; goes on
 #                     where it was interrupted                                   EXPERIMENTS="--device cpu" passes options
@@ -135,12 +135,12 @@ docs: docs-html docs-examples
 docs-html: $(VENV)/.development
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs docs/_build/html
 
-docs-examples: $(VENV)/.development
-	$(BIN)/python -m sphinx -W --keep-going -q -b doctest docs docs/_build/doctest
+docs-examples: docs-html
+	$(BIN)/python -m sphinx -W --keep-going -q -b doctest -d docs/_build/html/.doctrees docs docs/_build/doctest
 
 dist: $(VENV)/.development
 	@rm -rf dist
-	$(BIN)/python -m build --quiet
+	STOWPLAN_BUILT=$(CURDIR)/build/extensions $(BIN)/python -m build --quiet
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/twine check --strict dist/*
 
@@ -224,7 +224,7 @@ torch-test: $(TORCH_VENV)/.made
 			"expected a version ending in +cpu (choose one with make TORCH=...)" >&2; \
 	else \
 		$(MAKE) --no-print-directory $(TORCH_VENV)/.torch && \
-		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging tests/integrations/torch $(TEST); \
+		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging -m "not slow" tests/integrations/torch $(TEST); \
 	fi
 
 $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)

@@ -4,6 +4,8 @@ Environment variables
 ---------------------
 STOWPLAN_DEBUG
     ``1`` asserts the cores' invariants after every mutation (slow).
+STOWPLAN_BUILT
+    Folder of what was compiled, by its content; ``build/extensions`` beside this file where nothing is said.
 """
 
 import hashlib
@@ -94,7 +96,7 @@ class BuildOnce(build_ext):
         for path in [f"{'/'.join(ext.name.split('.')[1:])}.pyx", *own, *ext.depends]:
             content.update(Path(path).read_bytes())
         made = Path(self.get_ext_fullpath(ext.name))
-        kept = HERE / "build" / "extensions" / content.hexdigest() / made.name
+        kept = HERE / os.environ.get("STOWPLAN_BUILT", "build/extensions") / content.hexdigest() / made.name
         if not kept.exists():
             super().build_extension(ext)
             kept.parent.mkdir(parents=True, exist_ok=True)

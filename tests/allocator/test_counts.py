@@ -14,7 +14,6 @@ from stowplan.allocator import Stats
 from stowplan.allocator._core import Replay
 from stowplan.allocator.counts import REASONS, Kind, reasons_table
 from stowplan.allocator.stats import COUNTS, of_kind, snapshot
-from stowplan.cli.scripts.serving import as_figures
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CORE = Replay().counters()
@@ -57,23 +56,6 @@ def test_a_snapshot_has_what_the_core_counts(requests: dict[str, int], counts: d
     assert (stats.plans, stats.reoptimizations, stats.lower_bound) == (3, 2, 1)
     for name in COUNTS.keys() - DERIVED:
         assert getattr(stats, name) == counts[name]
-
-
-def test_a_report_has_all_bytes_and_what_served() -> None:
-    pool = NumpyPool()
-    report = pool.report(as_dict=True)
-    for kind in (Kind.BYTES, Kind.SERVED):
-        assert of_kind(pool.stats, kind).items() <= report.items()
-
-
-def test_the_summary_of_a_run_has_all_counts() -> None:
-    counts = {"replayed": 60, "no_plan": 20, "late": 10, "outside": 5, "thread": 3, "interrupted": 2}
-    requests = {name: counts.get(name, 0) for name in CORE["requests"]}
-    stats = snapshot({**CORE, "requests": requests}, plans=1, reoptimizations=0, lower_bound=1)
-    figures = as_figures(stats)
-    assert dataclasses.asdict(stats).items() <= figures.items()
-    assert (figures["requests"], figures["with_a_plan"]) == (100, 70)
-    assert figures["share"] == 60 / 70
 
 
 def test_the_documentation_has_the_table_of_reasons() -> None:

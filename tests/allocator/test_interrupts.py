@@ -26,7 +26,7 @@ def work() -> None:
     b + b
 
 
-@pytest.mark.parametrize("trials", [60, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [12, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["numpy", "numpy-told", "cupy"])
 def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on(name: str, trials: int) -> None:
     if name == "cupy":
@@ -40,7 +40,7 @@ def test_what_a_signal_s_handler_raises_reaches_the_program(trials: int) -> None
 
 
 def test_a_pool_that_ctrl_c_stops_as_it_is_entered_or_installed_serves_or_does_not() -> None:
-    assert json.loads(printed("-m", "tests.interrupts", "numpy-entered", 100)) == {"serves": 100}
+    assert json.loads(printed("-m", "tests.interrupts", "numpy-entered", 12)) == {"serves": 12}
 
 
 FORK = """if True:

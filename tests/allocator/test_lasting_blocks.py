@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.allocator._core import CorePlan, Replay
 from stowplan.allocator.stats import Stats
 
 
@@ -121,26 +120,3 @@ def test_a_block_that_stays_in_a_planned_place_moves_the_plan() -> None:
     assert (kept[0] == 1).all()
     assert after.replayed > before.replayed
     assert after.guests + after.upstream == before.guests + before.upstream
-
-
-def test_what_stays_is_late_older_than_a_step_and_not_held() -> None:
-    core = Replay(unit=1)
-    columns = [np.array(column, dtype=np.int64) for column in ([0, 64], [64, 64], [64, 64], [0, 0])]
-    due = np.array([0, 0, 1, 2], dtype=np.int64), np.array([0, 1], dtype=np.int64)
-    plan = CorePlan(*columns, *due, 128, 1)
-    core.reserve(1 << 20, 128)
-    core.begin_step(plan)
-    _, stays = core.request(64)
-    _, held = core.request(64)
-    core.end_step()
-    assert core.stayers() == []  # nobody has seen yet that they stay
-    core.begin_step(plan)
-    core.hold(held)
-    assert core.stayers() == []
-    core.end_step()
-    assert core.stayers() == [(0, 64)]
-    core.begin_step(plan)
-    assert core.stayers() == [(0, 64)]
-    core.end_step()
-    core.release(stays)
-    assert core.stayers() == []

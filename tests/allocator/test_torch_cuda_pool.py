@@ -106,7 +106,8 @@ def test_a_stream_is_waited_for_on_the_device_alone(pool: StreamsTorchCudaPool) 
     assert "device_synchronize" not in pool.cuda.calls
 
 
-def test_one_failure_of_cuda_at_any_call_ends_neither_the_program_nor_planning() -> None:
+@pytest.mark.parametrize("calls", [1, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (2, 3))])
+def test_one_failure_of_cuda_at_any_call_ends_neither_the_program_nor_planning(calls: int) -> None:
     def refuse(name: str, size: int) -> bool:
         refused[0] -= 1
         return refused[0] == 0
@@ -119,9 +120,7 @@ def test_one_failure_of_cuda_at_any_call_ends_neither_the_program_nor_planning()
         del batch
         chain(pool)
 
-    calls = 0
     while True:
-        calls += 1
         pool, refused = StreamsTorchCudaPool(warmup=0), [calls]
         device, pool.cuda.fails = pool.cuda.device, refuse
         for _ in range(4):
@@ -136,6 +135,7 @@ def test_one_failure_of_cuda_at_any_call_ends_neither_the_program_nor_planning()
         assert pool.stats.replayed > before, calls
         gc.collect()
         assert not pool.cuda.errors
+        calls += 3
     assert calls > 10
 
 

@@ -14,7 +14,7 @@ from experiments.measures.workload import Phase, Workload
 from .lockstep import lockstep
 
 STEPS = 3
-GOOGLENET = pytest.param("googlenet", marks=pytest.mark.slow)
+LARGE = [pytest.param(name, marks=pytest.mark.slow) for name in ("alexnet", "resnet50", "googlenet")]
 SIDES = {"resnet50": 32}
 SIZES = (1, 512, 513, 4096, 5000, 2**16, 2**16 + 512, 2**20)
 
@@ -41,7 +41,7 @@ def test_seeded_programs(cupy: Any, streams: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("phase", ["training", "inference"])
-@pytest.mark.parametrize("name", ["alexnet", "resnet50", "seq2seq", "ptb", GOOGLENET])
+@pytest.mark.parametrize("name", ["seq2seq", "ptb", *LARGE])
 @pytest.mark.usefixtures("chainer_on_cuda")
 def test_networks(cupy: Any, monkeypatch: pytest.MonkeyPatch, name: str, phase: Phase) -> None:
     model = NETWORKS[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,12 @@ from experiments.papers import __main__ as command
 from experiments.papers import nntrainer
 
 
-def cells(name: str) -> list[dict[str, dict[str, str]]]:
-    """The tables of a paper: row's title to column to cell."""
+def cells(name: str, first: int = 0, last: int | None = None) -> list[dict[str, dict[str, str]]]:
+    """The tables of a paper, or some of them: row's title to column to cell."""
     module = import_module(f"experiments.papers.{name}")
     return [
         {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-        for table in module.tables(quick=True)
+        for table in islice(module.tables(quick=True), first, last)
     ]
 
 
@@ -64,8 +65,8 @@ def test_olla() -> None:
 
 def test_nntrainer() -> None:
     pytest.importorskip("chainer", reason="Chainer is not installed")
-    components, planned, swapped, trained = cells("nntrainer")
-    assert components["convolution, 3 of 3 x 3, stride 2"]["needed"] == "65,856"
+    components, planned, swapped = cells("nntrainer", 0, 3)
+    assert {row["needed"] for row in components.values()} >= {"65,856", "390,584", "84,710"}
     assert planned["VGG16"] == {
         "layers": "VGG16",
         "needed MiB": "149.8",
@@ -88,6 +89,12 @@ def test_nntrainer() -> None:
         assert plain > ahead > on_demand
     transformer = swapped["Transformer"]  # the paper: a twentieth
     assert float(transformer["ahead"]) < float(transformer["no swap, MiB"]) / 20
+
+
+@pytest.mark.slow
+def test_nntrainer_trains() -> None:
+    pytest.importorskip("chainer", reason="Chainer is not installed")
+    (trained,) = cells("nntrainer", 3)
     assert {row["equal bits"] for row in trained.values()} == {"yes"}
     shares = {way: float(row["budget / Chainer's live peak"] or 1) for way, row in trained.items()}
     assert shares["parameters and state swapped: the least"] < 0.4 < shares["recomputed: the least"] < 0.6
@@ -109,6 +116,7 @@ def test_revbifpn() -> None:
     assert float(deep["float64: worst tensor"]) < 1e-12
 
 
+@pytest.mark.slow
 def test_korthikanti() -> None:
     pytest.importorskip("chainer", reason="Chainer is not installed")
     try:

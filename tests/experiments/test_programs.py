@@ -16,18 +16,15 @@ from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
 
 from .tables import rows_of
 
-RARELY = (
-    *("wave_levels", "mlp_adam", "incremental_pca", "tiles"),
-    *("text_decoder", "sklearn_mlp", "deconvolution"),
-)
-"""Programs that `make test` runs in tests/profiler/recorders/test_programs_live_peak.py, and three that take seconds:
-`boosting` needs scikit-learn, too, `heat_implicit` SciPy, and `video` asks for blocks of many sizes, too."""
+OFTEN = ("startup", "jacobi", "autograd_network", "spectra_asyncio", "bootstrap_joblib", "video")
+"""Programs that `make test` runs, too: one array, a library's, tasks, threads, blocks of many sizes. It records
+others in tests/profiler/recorders/test_programs_live_peak.py."""
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(program, id=program.name, marks=pytest.mark.slow if program.name in RARELY else ())
+        pytest.param(program, id=program.name, marks=() if program.name in OFTEN else pytest.mark.slow)
         for program in PROGRAMS
     ],
 )

@@ -226,7 +226,7 @@ def test_an_evaluation_every_ten_steps_leaves_the_others_replayed(cupy: Any, eit
     pool = either()
     cupy.cuda.set_allocator(pool.malloc)
     replayed = []
-    for step in range(100):
+    for step in range(40):
         before = pool.stats.replayed
         train(cupy, pool, 1, lambda _: 8 * MIB)
         replayed.append(pool.stats.replayed - before)
@@ -234,7 +234,7 @@ def test_an_evaluation_every_ten_steps_leaves_the_others_replayed(cupy: Any, eit
             blocks = [cupy.empty(8 * MIB, cupy.int8) for _ in range(4)]
             del blocks
     full = max(replayed)
-    assert sum(count == full for count in replayed) > 80
+    assert sum(count == full for count in replayed) > 28
     assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + 2 * page()
 
 

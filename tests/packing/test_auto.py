@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stowplan.packing import Problem, check, pack, portfolio, solvers
-from stowplan.packing.components import by_component
-from stowplan.packing.registry import Answer, PackingOptions
+from stowplan.packing import Problem, check, pack, portfolio
+from stowplan.packing.registry import PackingOptions
 
 from .problems import data, training_step
 
@@ -31,11 +30,6 @@ def test_hard_problems_come_close_without_a_time_limit(letter):
     assert placement.gap <= 0.05
     if letter in "AK":
         assert placement.offsets.tolist() == pack(problem).offsets.tolist()
-
-
-@pytest.mark.parametrize("name", ["mobilenet_v1", "mobilenet_v2", "deeplab_v3"])
-def test_published_models_reach_the_lower_bound(name):
-    assert pack(data(name)).status == "optimal"
 
 
 def names(problem, **options):
@@ -65,15 +59,6 @@ def test_what_is_tried_depends_on_the_problem_and_the_time():
     assert "exact" not in names(Problem([0], [0], [1]))
 
 
-def test_in_haste_outward_starts_once_and_exact_does_less():
-    small = Problem([4] * 10, range(10), range(5, 15))
-    asked, in_haste = (list(portfolio.steps(small, PackingOptions(), haste)) for haste in (False, True))
-    assert [name for name, _ in in_haste] == [name for name, _ in asked]
-    once = {name for name, options in in_haste if options.time_limit == 0}
-    assert once == {"peak_outward"}  # and window_repair, of larger problems
-    assert in_haste[-1][1].effort == asked[-1][1].effort // portfolio.HASTE
-
-
 def test_in_haste_a_large_problem_is_left_near_its_bound():
     problem = training_step(0, 800)
     placement = pack(problem, in_haste=True)
@@ -81,14 +66,6 @@ def test_in_haste_a_large_problem_is_left_near_its_bound():
     assert portfolio.is_near(problem, portfolio.NEAR)
     assert not portfolio.is_near(problem, 1.01 * portfolio.NEAR)
     assert not portfolio.is_near(Problem([4] * 10, range(10), range(5, 15)), 0.0)
-
-
-def test_members_are_those_that_are_asked():
-    few = Problem([4] * 10, range(10), range(5, 15))
-    asked = {*names(few, time_limit=60), *names(training_step(0, 800), time_limit=60)}
-    asked |= {name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)}
-    assert asked == {solver for member in portfolio.MEMBERS for solver in member.solvers}
-    assert asked <= set(solvers)
 
 
 def test_the_documentation_lists_the_members():
@@ -102,32 +79,6 @@ def test_the_documentation_lists_the_members():
     expected = "".join(f"   {line}".rstrip() + "\n" for line in lines)
     page = Path(__file__).resolve().parents[2] / "docs" / "algorithms.rst"
     assert expected in page.read_text(encoding="utf-8"), expected
-
-
-def test_only_components_above_the_target_are_looked_at():
-    seen = []
-
-    @by_component
-    def solver(problem, options):
-        seen.append((problem.size.tolist(), options.incumbent.tolist(), options.target))
-        return Answer(np.zeros(len(problem), dtype=np.int64), 7)
-
-    problem = Problem([4, 5, 0, 6], [0, 10, 5, 20], [5, 15, 6, 25])
-    answer = solver(problem, PackingOptions(incumbent=np.array([3, 0, 9, 2]), target=6))
-    # The first part proves 7, the last has 8: both above the target when their turn came.
-    assert seen == [([4], [3], 6), ([6], [2], 7)]
-    assert answer.offsets.tolist() == [0, 0, 0, 0]
-    assert answer.lower_bound == 7
-
-
-def test_a_component_that_cannot_be_decides_a_capacity():
-    @by_component
-    def solver(problem, options):
-        return Answer(None, options.capacity + 1)
-
-    problem = Problem([4, 5], [0, 10], [5, 15])
-    answer = solver(problem, PackingOptions(incumbent=np.array([3, 0]), target=6, capacity=6))
-    assert answer == Answer(None, 7)
 
 
 def test_ctrl_c_keeps_the_best_so_far(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.packing import inference
-from stowplan.packing import Problem, _solvers, check, lower_bound, pack
+from stowplan.packing import _solvers, check, lower_bound, pack
 from stowplan.packing.placement import peak_of
 from stowplan.packing.registry import PackingOptions
 
@@ -35,32 +35,3 @@ def test_the_program_finds_it_from_a_worse_start(network, optimum):
     answer = mip(problem, PackingOptions(time_limit=120, incumbent=start))
     check(problem, answer.offsets)
     assert peak_of(problem, answer.offsets) == optimum
-
-
-def test_layers_have_the_sizes_of_the_papers():
-    def rounded(*shape):
-        return -(-4 * int(np.prod(shape)) // 512) * 512
-
-    alexnet: Problem = inference.alexnet()
-    for shape in (
-        (3, 227, 227),
-        (96, 55, 55),
-        (96, 27, 27),
-        (256, 27, 27),
-        (384, 13, 13),
-        (256, 6, 6),
-        (4096,),
-    ):
-        assert rounded(*shape) in alexnet.size
-    googlenet: Problem = inference.googlenet()
-    for shape in (
-        (64, 112, 112),
-        (192, 56, 56),
-        (480, 28, 28),
-        (832, 14, 14),
-        (1024, 7, 7),
-        (1024,),
-        (1000,),
-    ):
-        assert rounded(*shape) in googlenet.size
-    assert (googlenet.size == 8 * 2**20).sum() == 3 + 6 * 9

@@ -63,15 +63,6 @@ def test_a_plan_that_fails_fails_for_all_and_is_tried_again() -> None:
     assert shared.find("it", a_plan).arena_bytes == 128
 
 
-def test_the_last_that_were_asked_for_are_kept() -> None:
-    shared = SharedPlans(2)
-    first, second = shared.find(1, a_plan), shared.find(2, a_plan)
-    assert shared.find(1, a_plan) is first
-    shared.find(3, a_plan)
-    assert shared.find(1, a_plan) is first
-    assert shared.find(2, a_plan) is not second
-
-
 def test_what_another_process_was_making_is_not_waited_for() -> None:
     shared, go_on = SharedPlans(2), threading.Event()
 

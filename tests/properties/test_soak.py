@@ -16,7 +16,7 @@ from ..children import python
 ROOT = Path(__file__).resolve().parents[2]
 
 
-OPERATIONS = 4_000
+OPERATIONS = 2_000
 
 
 @pytest.mark.parametrize("pool", ["numpy", "cupy", "native --process", "torch-cuda"])

@@ -83,16 +83,6 @@ def test_the_diamonds_order_from_a_to_g_costs_150() -> None:
     assert order(DIAMOND).before == 150
 
 
-@pytest.mark.parametrize(("values", "peak"), [(1, 1), (2, 3), (3, 6), (4, 10), (5, 15)])
-def test_the_minimum_memory_of_nntrainer(values: int, peak: int) -> None:
-    rows = [(1, 4, 5), (2, 4, 5), (3, 2, 5), (4, 4, 8), (5, 1, 10)][
-        :values
-    ]  # bytes, and who writes and reads them
-    reads = [[v for v, (_, _, last) in enumerate(rows) if last == i] for i in range(1, 11)]
-    writes = [[v for v, (_, first, _) in enumerate(rows) if first == i] for i in range(1, 11)]
-    assert order(StepGraph(reads, writes, [size for size, *_ in rows])).before == peak
-
-
 @pytest.mark.parametrize("solver", PROVING)
 def test_the_pathological_case_needs_10_only_in_its_own_order(solver: str) -> None:
     found = order(pairs(), solver)
@@ -216,26 +206,6 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(ScheduleError, match="time_limit is -1; expected seconds, 0 or more, or None"):
         order(graph, time_limit=-1)
     assert set(solvers) == {*COMPILED, "ilp"}
-
-
-@needs_pulp
-def test_the_integer_program_says_what_it_cannot_do() -> None:
-    with pytest.raises(ScheduleError, match=r"the solver ilp would need \d+ variables for 300 operators"):
-        order(reference.layered(300, 700, 30, 0), "ilp")
-
-
-def test_a_solver_is_found_by_its_name_only_once() -> None:
-    from stowplan.scheduling.ordering.registry import register
-
-    with pytest.raises(ValueError, match="a solver named 'exact' exists"):
-        register("exact")
-
-
-def test_the_solution_is_read_only() -> None:
-    found = order(PUBLISHED["simple"][0])
-    with pytest.raises(ValueError, match="read-only"):
-        found.order[0] = 1
-    assert found.order.dtype == np.int64
 
 
 @pytest.mark.parametrize("seed", range(3))

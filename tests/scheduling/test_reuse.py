@@ -50,7 +50,7 @@ def test_exactly_what_plain_reachability_allows(seed: int, count: int) -> None:
     check_reuse(graph, streams, safe_reuse(graph, streams))
 
 
-@settings(settings.get_profile("usual"))
+@settings(settings.get_profile("dear"))
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_no_byte_is_two_tensors_at_whatever_speeds(seed: int, count: int) -> None:
     rng = random.Random(seed)

@@ -118,42 +118,6 @@ def test_counts_what_was_moved(swap: SwapFile) -> None:
     assert counts.seconds_waited >= 0
 
 
-def test_the_array_is_let_go_of_by_the_waiting_thread_only(swap: SwapFile) -> None:
-    array = pattern(1 << 20)
-    gone = weakref.ref(array)
-    ticket = swap.evict(array)
-    del array
-    ticket._write.done.wait()
-    assert gone() is not None
-    ticket.wait_evicted()
-    assert gone() is None
-    out = np.empty(1 << 20, np.uint8)
-    gone = weakref.ref(out)
-    ticket.start_fetch(out)
-    ticket.wait_fetched()
-    del out
-    assert gone() is None
-
-
-def test_arrays_fetched_before_they_are_written_stay_until_then(swap: SwapFile) -> None:
-    others = [swap.evict(pattern(4 << 20, seed)) for seed in range(3)]
-    array = pattern(1 << 20)
-    gone, expected = weakref.ref(array), array.copy()
-    ticket = swap.evict(array)
-    del array
-    out = np.empty(1 << 20, np.uint8)
-    ticket.start_fetch(out)
-    assert gone() is not None
-    ticket.wait_evicted()
-    assert ticket._read is not None
-    assert ticket._read.done.is_set()
-    assert gone() is None
-    ticket.wait_fetched()
-    assert (out == expected).all()
-    for other in others:
-        other.close()
-
-
 def test_an_error_keeps_no_memory(swap: SwapFile, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = swap.evict(pattern(10_000))
     ticket.wait_evicted()

@@ -7,39 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from experiments.measures import kept, peers, usage
-
-
-def test_what_is_there_is_available_and_what_is_not_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    libraries = {
-        "mimalloc": ("libunderstowage.so.4", "libunderstowage.so.2"),
-        "tcmalloc": ("libunderstowage.so.3",),
-    }
-    monkeypatch.setattr(peers, "LIBRARIES", libraries)
-    monkeypatch.setattr(peers.platform, "libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
-    (tmp_path / "libunderstowage.so.2").touch()
-    assert peers.available() == {
-        "mimalloc": {"LD_PRELOAD": str(tmp_path / "libunderstowage.so.2")},
-        peers.TUNED_GLIBC: peers.VARIABLES,
-    }
-    (line,) = peers.missing()
-    assert "tcmalloc is left out: expected libunderstowage.so.3" in line
-    assert "libtcmalloc-minimal4" in line
-    monkeypatch.setattr(peers.platform, "libc_ver", lambda: ("", ""))  # musl, macOS
-    assert peers.TUNED_GLIBC not in peers.available()
-
-
-def test_allocators_of_this_process_are_not_the_child_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "")
-    monkeypatch.setenv("MALLOC_TOP_PAD_", "4096")
-    assert peers.is_chosen()
-    assert "LD_PRELOAD" not in peers.environment({})
-    assert peers.environment({"MALLOC_TOP_PAD_": "1"})["MALLOC_TOP_PAD_"] == "1"
+from experiments.measures import usage
 
 
 def test_what_a_command_used_is_its_own(tmp_path: Path) -> None:
@@ -56,12 +24,3 @@ def test_what_a_command_used_is_its_own(tmp_path: Path) -> None:
     assert much["rss"] - little["rss"] > 60 << 20
     assert much["faults"] > little["faults"] > 0
     assert little["cpu"] > 0
-
-
-def test_a_row_is_kept_for_its_study(tmp_path: Path) -> None:
-    path = tmp_path / "cells" / "one.json"
-    assert kept.finished(path, {"rounds": 2}, lambda: {"ratio": 1.0}) == {"ratio": 1.0}
-    assert kept.finished(path, {"rounds": 2}, lambda: {"ratio": 2.0}) == {"ratio": 1.0}
-    assert kept.finished(path, {"rounds": 3}, lambda: {"ratio": 2.0}) == {"ratio": 2.0}
-    path.write_text("[]")
-    assert kept.known(path, {"rounds": 3}) is None

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
-from experiments.papers import fusion_aware
 from experiments.torch import budget, compiled, swap, training
 from experiments.torch.kept import Kept
 
@@ -81,26 +80,13 @@ def test_compiled_steps(tmp_path: Path) -> None:
     assert next(row["share"] for row in compiled.shown("blocks", rows)) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++, which is not there")
 def test_inductor_keeps_no_more_for_backward_than_pytorchs_own_split(tmp_path: Path) -> None:
     kept = Kept("blocks", tmp_path / "blocks.json")
     compiled.measure_fused(MODEL, kept)
     theirs, ours = (row["kept"] for row in kept.rows)
     assert 0 < ours <= theirs
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++, which is not there")
-def test_fusion_aware_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion_aware, "TURNS", 1)
-    monkeypatch.setattr(fusion_aware, "OWN", {"gpt": MODEL})
-    models, patterns = fusion_aware.tables(quick=True)
-    for table in (models, patterns):
-        (row,) = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-        kept, theirs, ours = (
-            float(row[f"{way}, MiB"]) for way in ("all kept", "PyTorch's split", "stowplan")
-        )
-        assert ours == theirs <= kept
-    assert float(row["all kept / stowplan"]) >= 5  # of a pattern; the paper: a fifth of the peak
 
 
 def test_swap() -> None:

@@ -53,8 +53,6 @@ def forbidden_pairs(n: int, pairs: int) -> tuple[Problem, int]:
 
 def test_very_many_forbidden_pairs_come_near_the_live_bound():
     problem, bound = forbidden_pairs(2000, 50_000)
-    placement = pack(problem)
-    assert placement.peak <= 1.10 * bound
     assert pack(problem, "by_conflicts").peak <= 1.10 * bound < pack(problem, "peak_outward").peak
 
 

@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given, settings
 
 from stowplan.packing import Problem, check, pack
-from stowplan.packing.solvers import peak_outward
 
 from ..problems import digest, problems, random_problem, training_step
 
@@ -49,12 +48,3 @@ def test_what_sticks_out_goes_first_the_next_time():
     problem = Problem([101, 3, 2, 1, 1], [0, 0, 5, 4, 4], [8, 4, 7, 5, 7])
     assert pack(problem, "peak_outward", time_limit=0).offsets.tolist() == [3, 0, 104, 0, 1]  # one run
     assert pack(problem, "peak_outward").offsets.tolist() == [3, 0, 0, 0, 2]
-
-
-def test_another_kind_of_problem_gets_one_run(monkeypatch):
-    runs = []
-    real = peak_outward.orders.peak_outward
-    monkeypatch.setattr(peak_outward.orders, "peak_outward", lambda *keys: runs.append(keys) or real(*keys))
-    problem = random_problem(0)
-    assert pack(problem, "peak_outward").gap > peak_outward.NEAR
-    assert len(runs) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -43,32 +42,24 @@ def drawn(rows: int) -> Any:
 # --- over MPI -------------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def measured(way: str, count: int) -> Any:
+@pytest.mark.parametrize("way", [*PARALLEL, "selective"])
+def test_ranks_have_unsplit_gradients_and_keep_the_closed_form(way: Any) -> None:
     try:
         require_mpi()
     except CannotRunError as why:
         pytest.skip(str(why))
-    return run_ranks(count, "experiments.parallel.rank", [way, *map(str, (*SHAPE, LAYERS))], 60)
-
-
-@pytest.mark.parametrize(("way", "count"), [("tensor", 2), ("sequence", 2), ("selective", 2)])
-def test_ranks_have_unsplit_gradients_and_keep_the_closed_form(way: Any, count: int) -> None:
-    found = measured(way, count)
-    assert len(found) == count
+    found = run_ranks(2, "experiments.parallel.rank", [way, *map(str, (*SHAPE, LAYERS))], 60)
+    assert len(found) == 2
     for rank in found:
         assert 0 < rank["error"] < 1e-5  # with dropout
-        assert rank["kept"] == pytest.approx(LAYERS * activation_bytes(*SHAPE, count, way), rel=1e-3)
-
-
-@pytest.mark.parametrize("way", PARALLEL)
-def test_a_lone_rank_asks_for_what_a_real_one_does(way: str) -> None:
-    """So that profiles need no MPI."""
-    real = measured(way, 2)[0]
+        assert rank["kept"] == pytest.approx(LAYERS * activation_bytes(*SHAPE, 2, way), rel=1e-3)
+    if way == "selective":
+        return
+    # A lone rank asks for what a real one does, so that profiles need no MPI.
     net = Blocks(LAYERS, WIDTH, HEADS, ranks_of(2, way))
     net.cleargrads()
     x = drawn(WORDS * BATCH // (2 if way == "sequence" else 1))
-    assert one_rank.recorded(net, x, x.copy(), BATCH) == (real["kept"], real["peak"])
+    assert one_rank.recorded(net, x, x.copy(), BATCH) == (found[0]["kept"], found[0]["peak"])
 
 
 # --- one rank of many, without MPI ------------------------------------------------------------------------------------
@@ -203,14 +194,6 @@ def test_what_cannot_be_split_is_refused() -> None:
         LoneRank(2, 2)
     with pytest.raises(ParallelError, match="ratio of 1"):
         parallel.dropout(np.ones(3, np.float32), 1, (0,))
-
-
-def test_parts_of_another_network_are_refused() -> None:
-    part = Blocks(1, WIDTH, HEADS, ranks_of(2, "tensor"))
-    with pytest.raises(ParallelError, match="expected the same network"):
-        parallel.take_parts(part, Blocks(2, WIDTH, HEADS, ranks_of(1, "tensor")))
-    with pytest.raises(ParallelError, match="its part of the other"):
-        parallel.take_parts(part, Blocks(1, 2 * WIDTH, HEADS, ranks_of(1, "tensor")))
 
 
 def test_the_parts_of_all_ranks_are_the_whole() -> None:

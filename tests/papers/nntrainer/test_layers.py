@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
-from stowplan.packing import pack
 from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge, execution_orders, step_graph
 from stowplan.papers.nntrainer.shapes import conv2d, linear, lstm, unroll
-from stowplan.papers.olla.joint import blocks_of, order_and_place
+from stowplan.papers.olla.joint import blocks_of
 from stowplan.scheduling import StepGraph
 
 from ...scheduling.graphs import random_order
@@ -209,45 +208,6 @@ def test_operators_take_the_time_of_their_operations() -> None:
     assert not step_graph(layers).seconds.any()
     assert conv2d("conv", (2, 3, 8, 8), 5, 3, padding=1).operations == 2 * (2 * 5 * 8 * 8) * 3 * 9
     assert lstm("lstm", 2, 3, 4, 5).operations == 2 * 2 * 3 * (4 + 5) * 20
-
-
-# Table 4 of the paper, in KiB; the components alone, with what they are given and a loss.
-IMAGES = 64 * 150528 * 4
-
-
-def alone(layer: Layer, given: int = IMAGES) -> int:
-    graph = step_graph([Layer("input", given, inputs=()), layer, loss(layer.output)])
-    found = order_and_place(graph)
-    assert found.arena == found.peak
-    assert found.optimal
-    blocks = blocks_of(graph, np.arange(len(graph))).problem
-    assert pack(blocks, "nntrainer_v3").peak >= found.arena
-    return found.arena + graph.resident_bytes
-
-
-def test_table_4_convolution() -> None:
-    conv = conv2d("conv", (64, 3, 224, 224), 3, 3, stride=2, padding=1)
-    output = 64 * 3 * 112 * 112 * 4
-    assert conv.output == output
-    # Input, output, its derivative, the label; the weights are below a KiB.
-    total = alone(conv)
-    assert total == IMAGES + 3 * output + 3 * 3 * 3 * 3 * 4 + 3 * 4
-    assert total // KIB == 65_856
-
-
-def test_table_4_linear() -> None:
-    output, weights = 64 * 300 * 4, (150528 + 1) * 300 * 4
-    total = alone(linear("fc", (64, 1, 1, 150528), 300))
-    assert total == IMAGES + 2 * weights + 2 * output
-    assert total // KIB == 390_584  # the paper says 390,590
-
-
-def test_table_4_lstm() -> None:
-    output, weights = 64 * 10 * 4, (150528 + 10 + 1) * 40 * 4
-    total = alone(lstm("lstm", 64, 1, 150528, 10))
-    # Hidden and cell states and gates, and the derivatives of all, beside derivative and label of the output.
-    assert total == IMAGES + 2 * weights + 14 * output
-    assert total // KIB == 84_710  # the paper says 84,731
 
 
 @pytest.mark.parametrize(

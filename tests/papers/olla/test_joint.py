@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stowplan.errors import ScheduleError
 from stowplan.packing import check, lower_bound, pack
 from stowplan.papers.olla.joint import JointSolution, blocks_of, order_and_place, place
-from stowplan.scheduling import Schedule, StepGraph, Way, read_graph, require_valid, simulate
+from stowplan.scheduling import Schedule, StepGraph, Way, require_valid, simulate
 
 from ...scheduling.graphs import random_graph, random_order
 
@@ -148,13 +148,6 @@ def test_everything_is_a_multiple_of_the_alignment() -> None:
     assert (found.blocks.problem.size % 64 == 0).all()
 
 
-def test_a_graph_without_operators_or_bytes() -> None:
-    found = order_and_place(StepGraph([], [], []))
-    assert (found.arena, found.optimal, len(found.order)) == (0, True, 0)
-    assert place(StepGraph([[]], [[0]], [0]), np.array([0])).peak == 0
-    assert len(blocks_of(StepGraph([[]], [[]], []), np.array([0])).problem) == 0
-
-
 def test_what_is_wrong_is_said() -> None:
     graph = lifetimes(UNPACKABLE)
     with pytest.raises(ScheduleError, match="alignment is 0; expected 1"):
@@ -163,10 +156,3 @@ def test_what_is_wrong_is_said() -> None:
         place(graph, np.array([1, 0, 2, 3, 4]))
     with pytest.raises(ScheduleError, match="time_limit is -1"):
         order_and_place(graph, time_limit=-1)
-
-
-@pytest.mark.parametrize("name", ["resnet18_b1_train", "darts_v2_b1_eval", "randwire_s1_b1_eval"])
-def test_public_graphs_have_no_fragmentation(name: str) -> None:
-    found = order_and_place(read_graph(DATA / f"{name}.json.gz"))
-    assert found.arena == found.peak <= found.before
-    assert found.optimal

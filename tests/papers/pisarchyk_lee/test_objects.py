@@ -1,15 +1,12 @@
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from stowplan.errors import MissingDependencyError, UnsupportedConstraintError
+from stowplan.errors import UnsupportedConstraintError
 from stowplan.packing import Problem, check, pack
 from stowplan.papers.pisarchyk_lee.objects import (
     lower_bound,
     objects_by_size,
-    objects_in_order,
     objects_min_cost_flow,
     strategies,
 )
@@ -55,20 +52,6 @@ def test_the_flow_is_a_solution(problem):
     check_shared(problem, objects_min_cost_flow(problem))
 
 
-@pytest.mark.parametrize(
-    ("model", "by_size", "in_order", "bound"),
-    [
-        ("mobilenet_v1", "4.594", "4.594", "4.594"),
-        ("mobilenet_v2", "7.178", "8.039", "6.604"),
-        ("deeplab_v3", "6.437", "7.168", "6.105"),
-    ],
-)
-def test_pisarchyk_and_lee_table_1(model, by_size, in_order, bound):
-    problem = data(model)
-    figures = (objects_by_size(problem).total, objects_in_order(problem).total, lower_bound(problem))
-    assert tuple(f"{f / 2**20:.3f}" for f in figures) == (by_size, in_order, bound)
-
-
 def test_the_strategies_are_packing_solvers():
     problem = data("deeplab_v3")
     assert pack(problem, "objects_by_size").peak == objects_by_size(problem).total
@@ -91,18 +74,6 @@ def test_what_cannot_be_honoured_is_refused(name, columns):
         pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
     with pytest.raises(UnsupportedConstraintError, match="shared objects cannot honour"):
         strategies[name](Problem([4, 4], [0, 5], [5, 9], **columns))
-
-
-def test_the_flow_refuses_gaps():
-    pytest.importorskip("scipy", reason="SciPy is not installed; expected: pip install 'stowplan[flow]'")
-    with pytest.raises(UnsupportedConstraintError, match="cannot honour gaps"):
-        objects_min_cost_flow(Problem([4], [0], [9], gaps=[[0, 2, 3]]))
-
-
-def test_without_scipy_the_error_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[flow\]'"):
-        objects_min_cost_flow(Problem([4], [0], [9]))
 
 
 def test_objects_are_laid_end_to_end_and_aligned():
