@@ -1,11 +1,12 @@
 """Will it fit? What a function of arrays, or a recorded step, needs at lengths at which it was never run.
 
 ``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
-``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` tells
+``functions``    `predict`, of a function of arrays: ``arguments``, ``runs`` in a ``child`` process, ``learning`` of a
+                 ``model``, which ``larger`` runs check
 ``steps``        profiles of recorded steps; ``ranks``: of one rank of many
 ``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
-``guarding``     `guard`: an error before a call that will not fit
+``guarding``     `guard`: an error before a call that will not fit; ``code``: for how long laws are kept
 ``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``
 
 Names are loaded when they are first used.
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING
 from ..lazy import lazily
 
 if TYPE_CHECKING:
+    from .child import available
     from .functions import predict
     from .graphs import fit_graphs
-    from .guarding import available, guard
+    from .guarding import guard
     from .prediction import Peak, Prediction
     from .ranks import fit_ranks
     from .steps import fit_steps
@@ -31,7 +33,8 @@ __getattr__ = lazily(
     __name__,
     {
         **dict.fromkeys(("Peak", "Prediction"), "prediction"),
-        **dict.fromkeys(("available", "guard"), "guarding"),
+        "available": "child",
+        "guard": "guarding",
         "predict": "functions",
         "fit_graphs": "graphs",
         "fit_ranks": "ranks",

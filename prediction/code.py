@@ -1,24 +1,19 @@
-"""What the code of a function tells of its laws: sizes at which it switches, and what they depend on.
+"""What the laws of a function depend on, for the file in which a later process finds them.
 
-Small arrays cannot show what ``if x.size > 10**6`` does beyond. Of the function and the functions of its module that it
-names, the source is read; a comparison of ``size``, ``nbytes``, ``shape`` or ``len()`` with a number is a switch, and
-the laws tell nothing of arguments on its other side. What libraries do inside is not read.
+It is the code of the function and of those of its module that it names, with constants and defaults; and versions: of
+Python, of stowplan and of the libraries that they name.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["fingerprint", "switches"]
-
-_KINDS = {"size": "size", "nbytes": "nbytes", "shape": "length"}
+__all__ = ["fingerprint"]
 
 
 def functions_of(function: Callable[..., Any]) -> Iterator[tuple[Any, list[Any]]]:
@@ -39,46 +34,6 @@ def functions_of(function: Callable[..., Any]) -> Iterator[tuple[Any, list[Any]]
             value for value in named if callable(value) and getattr(value, "__module__", "") == one.__module__
         ]
         yield one, named
-
-
-def switches(function: Callable[..., Any]) -> list[tuple[str, int, str]]:
-    """Return the switches: ``"size"``, ``"nbytes"`` or ``"length"``, the number, and the line."""
-    found: list[tuple[str, int, str]] = []
-    for one, _ in functions_of(function):
-        try:
-            lines, first = inspect.getsourcelines(one)
-            tree = ast.parse(textwrap.dedent("".join(lines)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Compare):
-                numbers = (_number(part, one.__globals__) for part in ast.walk(node))
-                number = max(numbers, default=0)
-                where = f"{one.__code__.co_filename}:{first + node.lineno - 1} {one.__name__}"
-                found += [(kind, number, where) for kind in sorted(set(_kinds(node))) if number]
-    return found
-
-
-def _number(node: ast.AST, names: dict[str, Any]) -> int:
-    """Return a constant of the code, or one of its module's; 0 if it is neither."""
-    value: object = 0
-    if isinstance(node, ast.BinOp):
-        # The compiler folds 10**6 into one constant; it leaves names, and results that are too large, to the run.
-        code = compile(ast.Expression(node), "", "eval")
-        value = code.co_consts[0] if len(code.co_consts) == 1 and not code.co_names else 0
-    elif isinstance(node, ast.Constant):
-        value = node.value
-    elif isinstance(node, ast.Name):
-        value = names.get(node.id)
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 1 else 0
-
-
-def _kinds(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr in _KINDS:
-            yield _KINDS[part.attr]
-        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "len":
-            yield "length"
 
 
 def fingerprint(function: Callable[..., Any]) -> list[str]:

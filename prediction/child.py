@@ -1,0 +1,176 @@
+"""A child process, in which a function runs without a change of the program's state, and the memory that it may take.
+
+::
+
+    program    fork |......... reads what is told .........| the last of it, and why there is no more
+    child           | run  tell  run  tell  run ...          ends; or is ended, at its seconds or its bytes
+
+The child is a copy of the program with one thread. What it prints goes nowhere; what it writes to files stays. A
+function that waits for another thread of the program, or for a device that the program uses, fails or waits there: it
+is ended in time, with all processes that it has started.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import ProfileError
+from ..host_memory import control_groups
+from ..units import human_bytes
+
+__all__ = ["available", "in_child"]
+
+SPARE = 1 << 28
+"""Bytes that a child may take besides: buffers of libraries, and Python's own."""
+
+
+def in_child(
+    work: Callable[[Callable[[Any], None]], None], seconds: float, memory: int
+) -> tuple[Any, str, bool]:
+    """Run some work in a child process.
+
+    Parameters
+    ----------
+    work
+        Gets a function that tells the program something, which pickle can write.
+    seconds
+        Seconds after which it is ended.
+    memory
+        Bytes that it may allocate; more is a `MemoryError` there.
+
+    Returns
+    -------
+    What was told last, None if nothing was; why the child did not come to its end, if so; and whether its seconds were
+    over.
+
+    Raises
+    ------
+    ProfileError
+        The system has no fork.
+    """
+    if not hasattr(os, "fork"):
+        raise ProfileError("a function is run in a child process, by fork; expected Linux, or another Unix")
+    end, (read, write) = time.monotonic() + seconds, os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: see above
+        child = os.fork()
+    if not child:
+        _be_child(work, write, memory)
+    os.close(write)
+    told, state = bytearray(), None
+    try:
+        while state is None:
+            left = min(end - time.monotonic(), 0.05)
+            if left > 0 and select.select([read], [], [], left)[0]:
+                if piece := os.read(read, 1 << 20):
+                    told += piece
+                    continue
+                state = os.waitpid(child, 0)[1]
+            elif left <= 0:
+                break
+            else:  # a process that it has started may hold the pipe
+                ended, found = os.waitpid(child, os.WNOHANG)
+                state = found if ended else None
+    finally:
+        os.close(read)
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError, PermissionError):
+                if state is None or kill is os.killpg:
+                    kill(child, signal.SIGKILL)
+        if state is None:
+            os.waitpid(child, 0)
+    why = "" if state == 0 else f"it did not end within {seconds:.3g} s" if state is None else ""
+    if state:
+        code = os.waitstatus_to_exitcode(state)
+        why = f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
+    return _last(bytes(told)), why, state is None
+
+
+def _be_child(work: Callable[[Callable[[Any], None]], None], write: int, memory: int) -> None:
+    code = 1
+    try:
+        os.setsid()
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")  # it goes first
+        with suppress(ImportError, OSError, ValueError, StopIteration):
+            import resource
+
+            data = 1024 * _status("VmData") + memory + SPARE
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)
+            resource.setrlimit(resource.RLIMIT_DATA, (data if most < 0 else min(data, most), most))
+        for out in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+        with os.fdopen(write, "wb") as pipe:
+
+            def tell(found: Any) -> None:
+                pipe.write(pickle.dumps(found))
+                pipe.flush()
+
+            work(tell)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _last(told: bytes) -> Any:
+    found, stream = None, io.BytesIO(told)
+    with suppress(EOFError, pickle.UnpicklingError):  # the last one was cut off
+        while True:
+            found = pickle.load(stream)  # our own child's
+    return found
+
+
+def _status(name: str) -> int:
+    """Return a number of this process, as Linux tells it: KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name + ":")).split()[1])
+
+
+def resident_peak(anew: bool = False) -> int:
+    """Return the most bytes that were resident, 0 where the system does not tell; ``anew``: what is resident now."""
+    with suppress(OSError, ValueError, StopIteration):
+        if anew:
+            Path("/proc/self/clear_refs").write_text("5")
+        return 1024 * _status("VmHWM")
+    return 0
+
+
+def available(share: float = 1.0) -> tuple[int, str]:
+    """Return the bytes that this process may still take, and what limits them: machine, control group or RLIMIT.
+
+    Parameters
+    ----------
+    share
+        The share of the free bytes, above 0 and up to 1.
+    """
+    found = [(max(count, 0), name) for name, count in _limits()]
+    count, name = min(found, default=(sys.maxsize, "no limit known"))
+    return int(count * share), f"{share:.0%} of {human_bytes(count)}, {name}" if share < 1 else name
+
+
+def _limits() -> list[tuple[str, int]]:
+    found = []
+    with suppress(OSError, ValueError, IndexError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable"))
+        found.append(("the machine's", 1024 * int(line.split()[1])))
+    found.extend(("the control group's", limit - usage) for limit, usage in control_groups())
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            found.append(("RLIMIT_AS", most - pages * resource.getpagesize()))
+    return found
