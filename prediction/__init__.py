@@ -6,7 +6,7 @@
 ``steps``        profiles of recorded steps; ``ranks``: of one rank of many
 ``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
 ``graphs``       step graphs at other batches; ``largest``: the largest batch that fits
-``guarding``     `guard`: an error before a call that will not fit; ``code``: for how long laws are kept
+``guarding``     `guard`: an error before a call that will not fit
 ``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``
 
 Names are loaded when they are first used.

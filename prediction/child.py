@@ -12,16 +12,15 @@ is ended in time, with all processes that it has started.
 
 from __future__ import annotations
 
-import io
+import math
 import os
-import pickle
-import select
 import signal
 import sys
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ from ..units import human_bytes
 
 __all__ = ["available", "in_child"]
 
+DONE = ...
+"""What a child tells last."""
 SPARE = 1 << 28
 """Bytes that a child may take besides: buffers of libraries, and Python's own."""
 
@@ -61,43 +62,37 @@ def in_child(
     """
     if not hasattr(os, "fork"):
         raise ProfileError("a function is run in a child process, by fork; expected Linux, or another Unix")
-    end, (read, write) = time.monotonic() + seconds, os.pipe()
+    end, (reader, writer) = time.monotonic() + seconds, Pipe(duplex=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: see above
         child = os.fork()
     if not child:
-        _be_child(work, write, memory)
-    os.close(write)
-    told, state = bytearray(), None
+        _be_child(work, writer, memory)
+    writer.close()
+    told: list[Any] = [None]
     try:
-        while state is None:
-            left = min(end - time.monotonic(), 0.05)
-            if left > 0 and select.select([read], [], [], left)[0]:
-                if piece := os.read(read, 1 << 20):
-                    told += piece
-                    continue
-                state = os.waitpid(child, 0)[1]
-            elif left <= 0:
-                break
-            else:  # a process that it has started may hold the pipe
-                ended, found = os.waitpid(child, os.WNOHANG)
-                state = found if ended else None
+        while reader.poll(None if seconds == math.inf else max(end - time.monotonic(), 0)):
+            told.append(reader.recv())
+            if told[-1] is DONE:
+                return told[-2], "", False
+        return told[-1], f"it did not end within {seconds:.3g} s", True
+    except EOFError:
+        return told[-1], f"its process ended with {_ending(os.waitpid(child, 0)[1])}", False
     finally:
-        os.close(read)
-        for kill in (os.killpg, os.kill):
-            with suppress(ProcessLookupError, PermissionError):
-                if state is None or kill is os.killpg:
-                    kill(child, signal.SIGKILL)
-        if state is None:
+        reader.close()
+        for kill in (os.killpg, os.kill):  # with what it has started
+            with suppress(ProcessLookupError):
+                kill(child, signal.SIGKILL)
+        with suppress(ChildProcessError):
             os.waitpid(child, 0)
-    why = "" if state == 0 else f"it did not end within {seconds:.3g} s" if state is None else ""
-    if state:
-        code = os.waitstatus_to_exitcode(state)
-        why = f"its process ended with {signal.Signals(-code).name if code < 0 else f'exit status {code}'}"
-    return _last(bytes(told)), why, state is None
 
 
-def _be_child(work: Callable[[Callable[[Any], None]], None], write: int, memory: int) -> None:
+def _ending(state: int) -> str:
+    code = os.waitstatus_to_exitcode(state)
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory: int) -> None:
     code = 1
     try:
         os.setsid()
@@ -111,24 +106,11 @@ def _be_child(work: Callable[[Callable[[Any], None]], None], write: int, memory:
             resource.setrlimit(resource.RLIMIT_DATA, (data if most < 0 else min(data, most), most))
         for out in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), out)
-        with os.fdopen(write, "wb") as pipe:
-
-            def tell(found: Any) -> None:
-                pipe.write(pickle.dumps(found))
-                pipe.flush()
-
-            work(tell)
+        work(writer.send)
+        writer.send(DONE)
         code = 0
     finally:
         os._exit(code)
-
-
-def _last(told: bytes) -> Any:
-    found, stream = None, io.BytesIO(told)
-    with suppress(EOFError, pickle.UnpicklingError):  # the last one was cut off
-        while True:
-            found = pickle.load(stream)  # our own child's
-    return found
 
 
 def _status(name: str) -> int:

@@ -15,7 +15,6 @@ All runs are those of a child process (`child`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ..errors import ProfileError
@@ -63,8 +62,8 @@ class FunctionPrediction(Prediction):
         The laws for the example's dtypes and options.
     models
         All laws that it has learned, by what they are for.
-    file
-        Where a guard keeps them.
+    memory
+        Bytes that a run may have alive; 0: what is at hand decides.
     """
 
     def __init__(
@@ -73,8 +72,7 @@ class FunctionPrediction(Prediction):
         examples: Sequence[Any],
         options: Mapping[str, Any],
         seconds: float = SECONDS,
-        memory: int | None = None,
-        models: dict[str, Model] | None = None,
+        memory: int = 0,
     ) -> None:
         count = len(examples)
         self.names = (*argument_names(function, count), *options)
@@ -94,11 +92,10 @@ class FunctionPrediction(Prediction):
                 f"{self.title} is given no array, and no number above 4; expected an example of a size"
             )
         self._examples = reduced(examples, self.given)
-        self.models, self._seconds, self._memory = models or {}, seconds, memory
+        self.models, self._seconds, self.memory = dict[str, Model](), seconds, memory
         self._function: Callable[..., Any] = lambda *values: function(
             *values[:count], **dict(zip(self.names[count:], values[count:], strict=True))
         )
-        self.file = Path()
         self.model = self._model(self.given, varying(self.given))
 
     def __repr__(self) -> str:
@@ -129,7 +126,7 @@ class FunctionPrediction(Prediction):
         text.append(f"{about}besides its arguments: {formulas[0]} bytes" if live else "it takes no arrays")
         by_line = dict(zip(best.lines, formulas[2:], strict=True))
         text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
-        text += [why for one in model.missed[:1] if (why := model.doubt(one.lengths)[0])]
+        text += [model.doubt(one.lengths, 0)[0] for one in model.missed[:1]]
         return "\n".join([*text, NOT_SEEN])
 
     def is_slight(self, named: Mapping[str, Any], memory: int) -> bool:
@@ -199,7 +196,7 @@ class FunctionPrediction(Prediction):
         if model.is_small(lengths, given):
             return self._run(wanted, given, model.cannot_tell)
         live, results, lines = model.fullest(lengths).at(lengths)
-        doubt, sure = model.doubt(lengths)
+        doubt, sure = model.doubt(lengths, given + live)
         if doubt:
             lines = {line: min(count, sure) for line, count in lines.items()}
             live, results = min(live, sure), min(results, sure)
@@ -231,7 +228,7 @@ class FunctionPrediction(Prediction):
         asked = like(self.given, wanted)
         key = key_of(asked, vary)
         if key not in self.models:
-            how = self._seconds, self._memory
+            how = self._seconds, self.memory
             self.models[key] = learn(self._function, self._examples, asked, self.names, vary, *how)
         return self.models[key]
 

@@ -8,8 +8,8 @@
     MemoryError: correlate needs 53.6 GiB, and 14.8 GiB are free (the control group's limit, 80% of 18.5 GiB);
     most at analysis.py:12 correlate; at most 16,400 of x[0] fit
 
-Every call is looked at. The first one learns the laws (`stowplan.prediction.predict`), in runs of up to the guard's own
-limit, or reads what an earlier process has learned. What cannot be judged is said once, in one line. A call at shapes
+Every call is looked at. The first one learns the laws (`stowplan.prediction.predict`) in small runs, one that is larger
+than these in runs of up to the guard's own limit. What cannot be judged is said once, in one line. A call at shapes
 not seen yet is recorded; if its peak is off by more than `WRONG` from the prediction, the laws are dropped, with a
 warning.
 """
@@ -17,28 +17,18 @@ warning.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import json
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ..errors import ProfileError
-from ..files import atomic_write
 from ..units import human_bytes, parse_bytes, parse_share
 from .arguments import SHORT, StandIn, is_array, is_number, on_device, standing_for
 from .child import available
-from .code import fingerprint
 from .functions import FunctionPrediction
-from .learning import SECONDS, SHARE
-from .model import Model
+from .learning import SECONDS
 from .prediction import Peak
 from .runs import Recording, is_plain
 
@@ -48,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WRONG = 0.02
 """Share of the peak by which a prediction may be off."""
 LEAST = 1 << 25
-"""Bytes that runs may take, however low the limit is."""
+"""Bytes that the first runs may take."""
 MOST_KINDS = 8
 """Kinds of arguments (dtypes, layouts, values that are no lengths) that are learned; further ones are not judged."""
 
@@ -85,10 +75,9 @@ def guard(
 
     Notes
     -----
-    The first call runs the function in a child process before, for up to ``learning_seconds``: files that it writes
-    are written as often. Where it cannot tell, the lower bound is compared. Laws are kept in ``stowplan/predict`` of
-    the user's cache directory (``XDG_CACHE_HOME``), by the code of the function and of those it calls in its module,
-    and by versions. Arrays of a device are not judged.
+    The first call, and the first large one, run the function in a child process before, for up to ``learning_seconds``:
+    files that it writes are written as often. Where it cannot tell, the lower bound is compared. Arrays of a device are
+    not judged.
 
     Examples
     --------
@@ -151,13 +140,17 @@ class _Guard:
                 for one in (*arguments, *options.values())
             ]
             kind = _key(given, [*options], lambda one: (len(one.shape), one.kind), lambda n: n > SHORT)
-            prediction = self._predictions.get(kind) or self._learnt(kind, arguments, options, free)
+            prediction = self._predictions.get(kind) or self._learnt(kind, arguments, options, LEAST)
             named = dict(zip(prediction.names, given, strict=True))
             key = _key(given, [*options], lambda one: (one.shape, one.kind), lambda n: False)
             new = key not in self._peaks
             if new and prediction.is_slight(named, free):
                 return self._function(*arguments, **options)
-            peak = self._peaks[key] = prediction.peak(**named) if new else self._peaks[key]
+            peak = self._peaks[key] if not new else prediction.peak(**named)
+            if (peak.beyond > 1 or peak.cannot_tell) and prediction.memory < free:
+                prediction = self._learnt(kind, arguments, options, free)
+                peak = prediction.peak(**named)
+            self._peaks[key] = peak
         except ProfileError as error:
             self._say(kind or str(error), f"cannot judge this call: {error}")
             return self._function(*arguments, **options)
@@ -181,29 +174,17 @@ class _Guard:
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _learnt(
-        self, kind: str, arguments: Sequence[Any], options: dict[str, Any], free: int
+        self, kind: str, arguments: Sequence[Any], options: dict[str, Any], memory: int
     ) -> FunctionPrediction:
-        """Return the laws of an earlier process, or learn them and keep them for later ones."""
+        """Learn the laws for a kind of arguments, by runs that take some memory at most."""
         if any(map(on_device, (*arguments, *options.values()))):
             raise ProfileError("its arrays are a device's, of whose memory the guard knows nothing")
-        if self._learned == MOST_KINDS:
+        if self._learned == 2 * MOST_KINDS:
             raise ProfileError(
                 f"its arguments are of more than {MOST_KINDS} kinds; expected fewer that are no lengths"
             )
         self._learned += 1
-        memory = min(available(SHARE)[0], max(free, LEAST))
-        file = cache_file(self._function, f"{kind} {memory.bit_length()}")
-        models: dict[str, Model] = {}
-        with suppress(Exception):  # any: a file of another version, or none
-            models = {key: Model.read(kept) for key, kept in json.loads(file.read_text()).items()}
-        found = FunctionPrediction(self._function, arguments, options, self._seconds, memory, dict(models))
-        if len(found.models) > len(models):
-            with suppress(OSError):
-                file.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_write(file) as out:
-                    kept = {key: asdict(model) for key, model in found.models.items()}
-                    out.write(json.dumps(kept, default=np.ndarray.tolist).encode())
-        found.file = file
+        found = FunctionPrediction(self._function, arguments, options, self._seconds, memory)
         self._predictions[kind] = found
         return found
 
@@ -240,8 +221,7 @@ class _Guard:
         found = recording.runs[0].most
         if abs(found - peak.asked) > WRONG * peak.total + 4096:
             self._peaks.clear()
-            with suppress(OSError):
-                self._predictions.pop(kind).file.unlink()
+            del self._predictions[kind]
             warnings.warn(
                 f"stowplan predicted {human_bytes(peak.asked)} for {_name(self._function)}, and it allocated "
                 f"{human_bytes(found)}: what was learned is dropped",
@@ -267,10 +247,3 @@ def _key(
         for one in given
     ]
     return repr([parts, options])
-
-
-def cache_file(function: Callable[..., Any], kind: str) -> Path:
-    """Return the file for what was learned of a function with such arguments."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(repr((fingerprint(function), kind)).encode()).hexdigest()[:24]
-    return folder / "stowplan" / "predict" / f"{getattr(function, '__name__', 'function')}-{digest}.json"

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 DENSE = 1 << 25
 """Bytes of a run, up to which there are two for each doubling."""
-MOST_REQUESTS = 1 << 20
+MOST_REQUESTS = 1 << 17
 """Requests of a run, from which on it is not run larger."""
 TOGETHER, ALONE = 100, 50
 """By what share of the whole peak laws may be off: an n-th, of all lengths together, and of one much longer."""
-FAILURES = 2
 LAST = 40
 """Doublings after which a length ends that needs no memory."""
 
@@ -51,8 +50,8 @@ class _Direction:
     total: int = 0
     seconds: float = 0.0
     requests: int = 0
-    failures: int = 0
     unseen: str = ""
+    failed: Tried | None = None
     last: Tried | None = None
 
     def lengths(self) -> tuple[int, ...]:
@@ -76,8 +75,8 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
     count = range(len(model.names))
     together = tuple(k for k in count if not trial.lengths.is_number(k))
     small = tuple(2 * n for n in trial.grid(trial.start).base)
-    ways = [_Direction(together, model.base)] if together or not count else []
-    ways += [_Direction((k,), small) for k in count if (k,) != together]
+    together = together or tuple(count)[:1]
+    ways = [_Direction(together, model.base), *(_Direction((k,), small) for k in count if (k,) != together)]
     rising, points = list(ways), [one.lengths for one in model.met]
     while rising:
         for way in list(rising):
@@ -86,13 +85,17 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
             later = way.seconds * total / max(way.total, 1)
             more = max(total, bytes_of(trial.arguments(lengths))) <= calls.memory
             more = more and calls.spent + later <= calls.seconds and way.requests <= MOST_REQUESTS
-            if not more or way.failures == FAILURES or way.octaves >= LAST or (way.count and not way.growing):
+            if not more or way.octaves >= LAST or (way.count and not way.growing):
                 rising.remove(way)
-            elif (tried := _risen(trial, model, way, lengths)) and not _meets(model, way, tried):
-                model, way.unseen = replace(model, missed=(*model.missed, tried)), ""
+            elif (tried := _risen(trial, way, lengths)).failed and not way.failed:
+                way.failed = tried
+            elif tried.failed or not _meets(model, way, tried):
                 rising.remove(way)
-            elif tried:
-                way.last = tried
+                way.unseen = ""
+                if all(lengths[i] < lengths[j] for i, j in model.below):  # or else the order explains it
+                    model = replace(model, missed=(*model.missed, way.failed or tried))
+            else:
+                way.last, way.failed = tried, None
                 points.append(lengths)
             way.octaves, way.count, way.total = (
                 way.octaves + (0.5 if total < DENSE else 1),
@@ -101,8 +104,9 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
             )
             met = (model.met[0], *(one.last for one in ways if one.last))
             model = replace(model, met=met, below=tuple(one for one in model.below if one in below(points)))
-            unseen = next((one.unseen for one in ways if one.unseen), "")
-            tell(calls.noted(replace(model, cannot_tell=unseen)))
+            beside = [(one.growing[0], one.last) for one in ways[1:] if one.unseen and one.last]
+            model = replace(model, beside=tuple(beside))
+            tell(calls.noted(replace(model, cannot_tell=ways[0].unseen)))
 
 
 def _total(trial: Trial, model: Model, lengths: Sequence[int]) -> int:
@@ -110,19 +114,16 @@ def _total(trial: Trial, model: Model, lengths: Sequence[int]) -> int:
     return bytes_of(trial.arguments(lengths)) + model.fullest(lengths).at(lengths)[0]
 
 
-def _risen(trial: Trial, model: Model, way: _Direction, lengths: tuple[int, ...]) -> Tried | None:
-    """Run a function at some lengths; return what it had alive, or None if it fails."""
+def _risen(trial: Trial, way: _Direction, lengths: tuple[int, ...]) -> Tried:
+    """Run a function at some lengths; return what it had alive."""
     given, began = bytes_of(trial.arguments(lengths)), trial.calls.spent
     try:
         found = trial.run(lengths, outside=True)[-1]
-    except MemoryError:  # in a child that may take more than the laws say
-        return Tried(lengths, given, trial.calls.memory)
-    except Exception:  # any: it is the user's function
-        way.failures += 1
-        return None
-    way.seconds, way.requests, way.failures = trial.calls.spent - began, len(found.profile), 0
+    except Exception as error:  # any: it is the user's function
+        return Tried(lengths, given, 0, f"it fails ({type(error).__name__}: {error})", failed=True)
+    way.seconds, way.requests = trial.calls.spent - began, len(found.profile)
     way.unseen = found.unseen(given + found.most)
-    return Tried(lengths, given, found.most)
+    return Tried(lengths, given, found.most, way.unseen, found.beside)
 
 
 def _meets(model: Model, way: _Direction, tried: Tried) -> bool:

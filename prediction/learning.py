@@ -18,6 +18,7 @@ that were run, and no more (`larger`): `Model.doubt` says where it was not met, 
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,8 @@ ENOUGH, MOST = 1 << 22, 1 << 27
 """Bytes: of arguments, and of a peak, from which on a lattice's lengths are not doubled."""
 MOST_REQUESTS = 1 << 14
 """Requests of a run, from which on a lattice's lengths are not doubled."""
+LAST = 16
+"""Doublings after which a lattice's lengths are long."""
 KEPT = 1 << 18
 """Bytes that a first call may keep: of imports."""
 MOST_LENGTHS = 5
@@ -55,7 +58,7 @@ def learn(
     names: Sequence[str],
     vary: frozenset[Axis],
     seconds: float = SECONDS,
-    memory: int | None = None,
+    memory: int = 0,
 ) -> Model:
     """Run a function on arrays like the examples in a child process, and learn its laws.
 
@@ -73,9 +76,9 @@ def learn(
     seconds
         Seconds after which learning ends.
     memory
-        Bytes that a run may have alive; None: `SHARE` of the memory at hand.
+        Bytes that a run may have alive, if that is less than `SHARE` of the memory at hand; 0: no other limit.
     """
-    most = available(SHARE)[0] if memory is None else memory
+    most = min(available(SHARE)[0], memory or sys.maxsize)
     calls = _Calls(function, examples, given, names, seconds, most)
     if any(map(on_device, examples)):
         told: list[Model] = []
@@ -221,7 +224,7 @@ class Trial:
     def climbed(self, doublings: int) -> tuple[int, Run]:
         """Double the lengths until NumPy computes in place, or a run is large; return how often, and the last run."""
         before = dict[str, int]()
-        most = min(MOST, self.calls.memory // 16)
+        most = min(MOST, self.calls.memory // 8)
         while True:
             lengths = self.grid(doublings).base
             found = self.run(lengths)[-1]
@@ -230,7 +233,8 @@ class Trial:
             growing = [n for line, n in blocks.items() if n >= large and n > before.get(line, 0)]
             in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
             is_large = found.peak >= most or bytes_of(self.arguments(lengths)) >= min(ENOUGH, most)
-            if in_place or is_large or len(found.profile) >= MOST_REQUESTS:
+            far = not lengths or doublings >= LAST or len(found.profile) >= MOST_REQUESTS
+            if in_place or is_large or far:
                 return doublings, found
             doublings, before = doublings + 1, blocks
 
@@ -259,7 +263,7 @@ class Trial:
     def sampled(self, doublings: int, once: bool) -> Model:
         """Learn from a lattice and its checks, at double lengths again while a law misses one, unless only ``once``."""
         grid = self.grid(doublings)
-        most = min(MOST, self.calls.memory // 16)
+        most = min(MOST, self.calls.memory // 8)
         checks = _checks(grid)
         runs = [self.run(point)[-1] for point in [*grid.points, *checks]]
         moments, missed = moments_of(grid, runs, checks)

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from .arguments import Lengths
-from .laws import Laws
 from .moments import NOTHING, Moment
 
 __all__ = ["Model", "Tried", "is_within"]
@@ -26,11 +23,17 @@ NO_LENGTHS = Lengths((), ())
 
 
 class Tried(NamedTuple):
-    """A run: its lengths, and the bytes of the arguments and of what it had alive besides them."""
+    """A run: its lengths, the bytes of the arguments and of what it had alive besides them.
+
+    ``error``: that it failed, and why, or that it took memory that no array has, so many bytes ``beside``.
+    """
 
     lengths: tuple[int, ...]
     given: int
     live: int
+    error: str = ""
+    beside: int = 0
+    failed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +55,14 @@ class Model:
     met: tuple[Tried, ...] = ()
     """Runs that the laws met: of each direction the largest."""
     missed: tuple[Tried, ...] = ()
-    """Larger runs that they did not meet."""
+    """Larger runs that they did not meet, or that failed."""
+    beside: tuple[tuple[int, Tried], ...] = ()
+    """By the length that grew alone: runs that took memory which no array has. It grows with that length."""
     only_equal: bool = False
     """Whether the function follows a law only where the axes of a length are equal, and takes others."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
-
-    @classmethod
-    def read(cls, kept: dict[str, Any]) -> Model:
-        """Return a model that was kept as JSON."""
-        found = {name: _tuples(value) for name, value in kept.items()}
-        moments = tuple(Moment(_laws(laws), lines, rounds) for laws, lines, rounds in found.pop("moments"))
-        found |= {name: tuple(Tried(*one) for one in found[name]) for name in ("met", "missed")}
-        return cls(lengths=Lengths(**found.pop("lengths")), moments=moments, **found)
 
     def fullest(self, lengths: Sequence[int]) -> Moment:
         """Return the moment with most bytes alive at some lengths."""
@@ -89,38 +86,38 @@ class Model:
         times = [n / most for n, most in zip(lengths, longest, strict=True)]
         return max([*times, total / max(self.largest_run(), 1)], default=0.0)
 
-    def doubt(self, lengths: Sequence[int]) -> tuple[str, int]:
-        """Tell why the laws do not tell of some lengths, empty if they do; and the most bytes that are sure then."""
+    def doubt(self, lengths: Sequence[int], total: int) -> tuple[str, int]:
+        """Tell why the laws do not tell of some lengths, empty if they do; and the most bytes that are sure then.
+
+        ``total``: bytes by the laws, arguments included.
+        """
         for small, large in self.below:
             if lengths[small] > lengths[large]:
                 pair = f"{self.names[small]} is above {self.names[large]}, and was below it in all runs"
                 return f"{pair}; give an example in which it is above", 0
-        if not self.missed or (
-            any(is_within(lengths, one.lengths) for one in self.met)
-            and not any(is_within(one.lengths, lengths) for one in self.missed)
-        ):
+        for k, one in self.beside:
+            if one.beside * lengths[k] * 50 > one.lengths[k] * total:
+                return f"at {self._named(one.lengths)} {one.error}", 0
+        above = [one for one in self.missed if is_within(one.lengths, lengths)]
+        others = [one for one in self.missed if not one.failed]
+        if any(is_within(lengths, one.lengths) for one in self.met):
+            others = []
+        if not above and not others:
             return "", 0
-        one = min(self.missed, key=lambda one: (not is_within(one.lengths, lengths), one.given + one.live))
-        at = ", ".join(f"{name} = {n:,}" for name, n in zip(self.names, one.lengths, strict=True))
+        one = min(above or others, key=lambda one: one.given + one.live)
+        at = self._named(one.lengths)
+        if one.failed:
+            return f"at {at} {one.error}", 0
         law = self.fullest(one.lengths).at(one.lengths)[0]
         return (
             f"its laws do not hold: at {at} it had {one.live:,} bytes alive, where they have {law:,}",
-            one.live if is_within(one.lengths, lengths) else 0,
+            one.live if above else 0,
         )
+
+    def _named(self, lengths: Sequence[int]) -> str:
+        return ", ".join(f"{name} = {n:,}" for name, n in zip(self.names, lengths, strict=True))
 
 
 def is_within(lengths: Sequence[int], others: Sequence[int]) -> bool:
     """Whether no length is above the other's."""
     return all(n <= most for n, most in zip(lengths, others, strict=True))
-
-
-def _laws(kept: dict[str, Any]) -> Laws:
-    rows = np.array(kept["factors"], dtype=object).reshape(-1, len(kept["powers"]))
-    return Laws(kept["powers"], rows, kept["below"])
-
-
-def _tuples(value: Any) -> Any:
-    """Return a value of JSON with tuples for its lists."""
-    if isinstance(value, dict):
-        return {name: _tuples(one) for name, one in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -53,11 +53,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     finally:
         item.obj = test
         vars(in_class).pop(item.name, None) if in_class is not None else None
-    if outcome.excinfo is None and not getattr(
-        item, "_excinfo", None
-    ):  # a failure of the test itself comes first
-        if message := _message(recording.runs, limit):
-            outcome.force_exception(pytest.fail.Exception(message, pytrace=False))
+    itself = outcome.excinfo or getattr(item, "_excinfo", None)  # its own failure comes first
+    if not itself and (message := _message(recording.runs, limit)):
+        outcome.force_exception(pytest.fail.Exception(message, pytrace=False))
 
 
 def _limit(name: str, marker: pytest.Mark) -> int:

@@ -36,8 +36,10 @@ from .child import resident_peak
 
 __all__ = ["Recording", "Run", "run"]
 
-TRACED, RESIDENT = 1 << 16, 3 << 19
-"""Bytes that tracemalloc and the resident set may have more: Python's own objects, and what the kernel rounds."""
+OWN = 128
+"""Bytes that the record of a request may take."""
+TRACED, RESIDENT = 1 << 16, 1 << 22
+"""Bytes that tracemalloc and the resident set may have more: Python's own objects, and two huge pages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,11 @@ class Run:
         """Most bytes alive at once."""
         return int(self.live.max(initial=0))
 
+    @property
+    def beside(self) -> int:
+        """Bytes that others see, and the recorder does not."""
+        return max(self.traced, self.resident - OWN * len(self.profile)) - self.most
+
     def unseen(self, most: int) -> str:
         """Tell what takes more bytes than its arrays, beside 1 % of ``most``; empty if nothing does."""
         if self.traced - self.most > most // 100 + TRACED:
@@ -83,7 +90,7 @@ class Run:
                 f"it takes {human_bytes(self.traced)}, of which its arrays have {human_bytes(self.most)}: the rest is "
                 "Python's objects, or arrays that no handler sees (those of a pool)"
             )
-        if self.resident - max(self.traced, self.most) > most // 100 + RESIDENT:
+        if self.beside > self.traced - self.most and self.beside > most // 100 + RESIDENT:
             return (
                 f"the resident set grew by {human_bytes(self.resident)}, and its arrays have "
                 f"{human_bytes(self.most)}: a C library takes the rest (LAPACK's workspaces, PyTorch's tensors)"
