@@ -32,8 +32,9 @@ __all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "StandIn", "arrays", "bytes_o
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "noisy", "dominant")
 """Values: those of the example at other places; with noise; as a positive definite matrix where it is square."""
-VARIANTS = ("mirrored", "distinct", "scaled")
-"""Other values, on which sizes must not depend. Where all are one, zeros stand for the mirrored ones."""
+VARIANTS = ("mirrored", "distinct", "scaled", "tiled")
+"""Other values, on which sizes must not depend. Where all are one, zeros stand for the mirrored ones. The tiled ones,
+those of larger runs, have as many features for each element as the example."""
 SCALE = 64
 _SPREAD = 4  # how many times as long an axis is than those of less than half the longest
 _MOST = 1 << 18  # elements of a small copy of an example
@@ -247,8 +248,8 @@ def _array(example: Any, shape: tuple[int, ...], kind: str, seed: int) -> Any:
         example = np.zeros([max(n, 1) for n in example.shape], example.dtype)
     found = example.get() if on_device(example) else example
     for axis in reversed(range(len(shape))):  # the outermost last: rows are copied fast
-        n, old = shape[axis], example.shape[axis]
-        found = found.take(np.arange(n) * old // max(n, 1), axis)
+        n, old, at = shape[axis], example.shape[axis], np.arange(shape[axis])
+        found = found.take(at % old if kind == "tiled" else at * old // max(n, 1), axis)
     if kind == "mirrored" and found.dtype.kind in "biufc" and found.size:
         constant = bool((found == found.flat[0]).all())
         mirrored = ~found if found.dtype.kind == "b" else found.min() + (found.max() - found)

@@ -131,7 +131,7 @@ class FunctionPrediction(Prediction):
 
     def is_slight(self, named: Mapping[str, Any], memory: int) -> bool:
         """Whether a call is smaller than all that were run, and a run that fits a memory."""
-        model, lengths, _ = self._located(wanted := self._wanted(named))
+        model, lengths = self._located(wanted := self._wanted(named))
         small = bool(lengths) and not model.cannot_tell and model.is_small(lengths, bytes_of(wanted))
         return small and model.met[0].live <= memory
 
@@ -157,21 +157,19 @@ class FunctionPrediction(Prediction):
             wanted[which] = stood_in(name, value, self.given[which])
         return wanted
 
-    def _located(self, wanted: Sequence[Any]) -> tuple[Model, list[int], str]:
-        """Return the laws for some arguments, and their lengths; and why the laws do not hold for such lengths."""
+    def _located(self, wanted: Sequence[Any]) -> tuple[Model, list[int]]:
+        """Return the laws for some arguments, and their lengths."""
         long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
         model = self.model
         if not model.is_small([max(self._at(wanted, axes)) for axes in model.lengths.axes], bytes_of(wanted)):
             model = self._model(wanted, long)
-        lengths, why = [], ""
+        lengths = []
         for axes, name in zip(model.lengths.axes, model.names, strict=True):
             found = sorted(set(self._at(wanted, axes)))
             lengths.append(found[0])
-            if len(found) > 1 and not model.only_equal:
+            if len(found) > 1:
                 counts = ", ".join(map(str, found))
                 raise ProfileError(f"{self._members(axes, ', ')} are one length; got {counts} for {name}")
-            if len(found) > 1:
-                why = f"{self._members(axes, ' and ')} differ, and it follows a law only where they are equal"
         known = {axis for axes in model.lengths.axes for axis in axes}
         for k, axis in sorted(long - known) if model.names else ():
             if axis == NUMBER and wanted[k] != self.given[k]:
@@ -179,7 +177,7 @@ class FunctionPrediction(Prediction):
                     f"{self.names[k]} is {wanted[k]:,}, and no law of it was found; expected {self.given[k]:,}, as in "
                     "the example"
                 )
-        return model, lengths, why
+        return model, lengths
 
     def _at(self, wanted: Sequence[Any], axes: Sequence[Axis]) -> list[int]:
         """Return how long some axes are, and the numbers."""
@@ -190,7 +188,7 @@ class FunctionPrediction(Prediction):
 
     def _peak(self, wanted: Sequence[Any]) -> Peak:
         given = bytes_of(wanted)
-        model, lengths, why = self._located(wanted)
+        model, lengths = self._located(wanted)
         if model.cannot_tell and not model.moments and not model.met:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if model.is_small(lengths, given):
@@ -201,7 +199,7 @@ class FunctionPrediction(Prediction):
             lines = {line: min(count, sure) for line, count in lines.items()}
             live, results = min(live, sure), min(results, sure)
         largest, beyond = model.largest_run(), model.beyond(lengths, given + live)
-        return Peak.of(given, live, results, lines, model.cannot_tell or why or doubt, largest, beyond)
+        return Peak.of(given, live, results, lines, model.cannot_tell or doubt, largest, beyond)
 
     def _run(self, wanted: Sequence[Any], given: int, why: str) -> Peak:
         """Run the function at these very shapes, which are no larger than those learned from."""

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes, parse_share
-from .arguments import SHORT, StandIn, is_array, is_number, on_device, standing_for
+from .arguments import NUMBER, SHORT, StandIn, axes_of, is_array, is_number, name_of, on_device, standing_for
 from .child import available
 from .functions import FunctionPrediction
 from .learning import SECONDS
@@ -198,20 +198,13 @@ class _Guard:
         text += f" ({why})"
         text += f"; most at {peak.line}" if peak.line else ""
         text += f"; {peak.doubt}" if peak.doubt else ""
-        axes = [
-            (name, n, axis)
-            for name, one in named.items()
-            if is_array(one)
-            for axis, n in enumerate(one.shape)
-        ]
-        axes += [(name, one, 0) for name, one in named.items() if is_number(one)]
-        name, _, axis = max(axes, key=lambda one: one[1], default=("", 0, 0))
+        lengths, names = axes_of(list(named.values())), [*named]
+        k, axis = max(lengths, key=lambda one: lengths[one])
         if self._chunks is not None:
-            name, axis = next(name for name, one in named.items() if is_array(one)), self._chunks
-        with suppress(ProfileError, KeyError):
-            largest = prediction._largest(name, axis, named, lambda one: one.asked <= free) or 0
-            length = f"{name}[{axis}]" if is_array(named[name]) else name
-            text += f"; at most {largest:,} of {length} fit"
+            k, axis = next(one for one in lengths if one[1] != NUMBER)[0], self._chunks
+        with suppress(ProfileError):
+            largest = prediction._largest(names[k], axis, named, lambda one: one.asked <= free) or 0
+            text += f"; at most {largest:,} of {name_of(names, (k, axis))} fit"
         return text
 
     def _checked(self, kind: str, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]) -> Any:

@@ -35,6 +35,9 @@ MOST_REQUESTS = 1 << 17
 """Requests of a run, from which on it is not run larger."""
 TOGETHER, ALONE = 100, 50
 """By what share of the whole peak laws may be off: an n-th, of all lengths together, and of one much longer."""
+NOT_LARGER = (
+    "the seconds, or the bytes, that learning may take did not suffice for a larger run (learning_seconds)"
+)
 LAST = 40
 """Doublings after which a length ends that needs no memory."""
 
@@ -87,9 +90,9 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
             more = more and calls.spent + later <= calls.seconds and way.requests <= MOST_REQUESTS
             if not more or way.octaves >= LAST or (way.count and not way.growing):
                 rising.remove(way)
-            elif (tried := _risen(trial, way, lengths)).failed and not way.failed:
+            elif (tried := _risen(trial, way, lengths)).live < 0 and not way.failed:
                 way.failed = tried
-            elif tried.failed or not _meets(model, way, tried):
+            elif tried.live < 0 or not _meets(model, way, tried):
                 rising.remove(way)
                 way.unseen = ""
                 if all(lengths[i] < lengths[j] for i, j in model.below):  # or else the order explains it
@@ -106,7 +109,8 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
             model = replace(model, met=met, below=tuple(one for one in model.below if one in below(points)))
             beside = [(one.growing[0], one.last) for one in ways[1:] if one.unseen and one.last]
             model = replace(model, beside=tuple(beside))
-            tell(calls.noted(replace(model, cannot_tell=ways[0].unseen)))
+            unseen = ways[0].unseen if ways[0].last or model.missed else NOT_LARGER
+            tell(calls.noted(replace(model, cannot_tell=unseen)))
 
 
 def _total(trial: Trial, model: Model, lengths: Sequence[int]) -> int:
@@ -120,7 +124,7 @@ def _risen(trial: Trial, way: _Direction, lengths: tuple[int, ...]) -> Tried:
     try:
         found = trial.run(lengths, outside=True)[-1]
     except Exception as error:  # any: it is the user's function
-        return Tried(lengths, given, 0, f"it fails ({type(error).__name__}: {error})", failed=True)
+        return Tried(lengths, given, -1, f"it fails ({type(error).__name__}: {error})")
     way.seconds, way.requests = trial.calls.spent - began, len(found.profile)
     way.unseen = found.unseen(given + found.most)
     return Tried(lengths, given, found.most, way.unseen, found.beside)

@@ -26,7 +26,7 @@ from typing import Any
 
 from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, axes_of, bytes_of, name_of, on_device, ties
 from .child import available, in_child
-from .larger import rise
+from .larger import NOT_LARGER, rise
 from .laws import Grid
 from .model import Model, Tried, is_within
 from .moments import IN_PLACE, below, moments_of
@@ -62,8 +62,8 @@ def learn(
 ) -> Model:
     """Run a function on arrays like the examples in a child process, and learn its laws.
 
-    Lengths are the most that the function takes; or fewer, if only then it follows a law. A function of a device's
-    arrays runs in this process: a child cannot use the device.
+    Lengths are the most that the function takes. A function of a device's arrays runs in this process: a child cannot
+    use the device.
 
     Parameters
     ----------
@@ -94,30 +94,24 @@ def learn(
 
 def _learned(calls: _Calls, vary: frozenset[Axis], tell: Callable[[Model], None]) -> None:
     """Tell what is learned of some calls, and again when more is known."""
-    why, lawless = "", Model()
-    for kind in KINDS:
-        for lengths in ties(calls.given, vary):
-            if len(lengths.axes) > MOST_LENGTHS:
-                why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
-                continue
-            try:
-                trial, model, missed = Trial(calls, lengths, kind).model()
-            except _OutOfTimeError as slow:
-                lawless = replace(lawless, cannot_tell=lawless.cannot_tell or str(slow))
-                break
-            except Exception as error:  # any: it is the user's function
-                why = f"it fails on small arrays ({type(error).__name__}: {error})"
-                continue
-            if not missed and not (lawless.cannot_tell and model.cannot_tell):
-                model = calls.noted(replace(model, only_equal=bool(lawless.cannot_tell)))
-                tell(model)
-                if not model.cannot_tell:
-                    rise(trial, model, tell)
-                return
-            lawless = lawless if lawless.cannot_tell else model
-        if lawless.cannot_tell:
+    why = ""
+    for kind, lengths in itertools.product(KINDS, ties(calls.given, vary)):
+        if len(lengths.axes) > MOST_LENGTHS:
+            why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
+            continue
+        try:
+            trial, model = Trial(calls, lengths, kind).model()
+        except _OutOfTimeError as slow:
+            why = str(slow)
             break
-    tell(calls.noted(replace(lawless, cannot_tell=lawless.cannot_tell or why)))
+        except Exception as error:  # any: it is the user's function
+            why = f"it fails on small arrays ({type(error).__name__}: {error})"
+            continue
+        tell(calls.noted(replace(model, cannot_tell=model.cannot_tell or NOT_LARGER)))
+        if not model.cannot_tell:
+            rise(trial, model, tell)
+        return
+    tell(calls.noted(Model(cannot_tell=why)))
 
 
 class _OutOfTimeError(Exception):
@@ -164,23 +158,21 @@ class Trial:
     kind: str
     repeats: int = 1
     start: int = 0
+    larger: str = ""
+    """The kind of values of larger runs, if it is another one."""
 
-    def model(self) -> tuple[Trial, Model, bool]:
-        """Learn the laws of the lengths; and tell whether nothing but a shape that meets none is in the way."""
+    def model(self) -> tuple[Trial, Model]:
+        """Learn the laws of the lengths; return how it is to be run larger, too."""
         start, kept = self.begun()
         doublings, found = self.climbed(start)
         steady, why = self.steadied(self.grid(doublings).base, found)
         model = steady.sampled(doublings, once=bool(why))
-        missed = bool(model.cannot_tell) and not (why or kept)
-        return (
-            replace(steady, start=start),
-            replace(model, cannot_tell=why or kept or model.cannot_tell),
-            missed,
-        )
+        return replace(steady, start=start), replace(model, cannot_tell=why or kept or model.cannot_tell)
 
     def run(self, lengths: Sequence[int], times: int = 0, outside: bool = False) -> list[Run]:
         """Run the function at some lengths."""
-        return self.calls.run(self.arguments(lengths), self.kind, times or self.repeats, outside)
+        kind = (outside and self.larger) or self.kind
+        return self.calls.run(self.arguments(lengths), kind, times or self.repeats, outside)
 
     def tried(self, lengths: Sequence[int]) -> Run | None:
         """Run it on values that the function may reject; None if it does."""
@@ -252,6 +244,8 @@ class Trial:
         for kind in VARIANTS:
             variant = replace(steady, kind=kind)
             other = variant.tried(lengths)
+            if kind == "tiled" and other and self.kind == KINDS[0]:
+                steady = replace(steady, larger=kind)
             peak = other.peak if other else peaks[-1]
             if abs(peak - peaks[-1]) > slight + peaks[-1] // 256:
                 why = f"its bytes depend on the values: {peaks[-1]:,}, and {peak:,} of {kind} ones"

@@ -25,15 +25,15 @@ NO_LENGTHS = Lengths((), ())
 class Tried(NamedTuple):
     """A run: its lengths, the bytes of the arguments and of what it had alive besides them.
 
-    ``error``: that it failed, and why, or that it took memory that no array has, so many bytes ``beside``.
+    ``why``: that it failed, with -1 as what it had alive; or that it took memory that no array has, so many bytes
+    ``beside``.
     """
 
     lengths: tuple[int, ...]
     given: int
     live: int
-    error: str = ""
+    why: str = ""
     beside: int = 0
-    failed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,6 @@ class Model:
     """Larger runs that they did not meet, or that failed."""
     beside: tuple[tuple[int, Tried], ...] = ()
     """By the length that grew alone: runs that took memory which no array has. It grows with that length."""
-    only_equal: bool = False
-    """Whether the function follows a law only where the axes of a length are equal, and takes others."""
     runs: int = 0
     seconds: float = 0.0
     cannot_tell: str = ""
@@ -97,17 +95,17 @@ class Model:
                 return f"{pair}; give an example in which it is above", 0
         for k, one in self.beside:
             if one.beside * lengths[k] * 50 > one.lengths[k] * total:
-                return f"at {self._named(one.lengths)} {one.error}", 0
+                return f"at {self._named(one.lengths)} {one.why}", 0
         above = [one for one in self.missed if is_within(one.lengths, lengths)]
-        others = [one for one in self.missed if not one.failed]
+        others = [one for one in self.missed if one.live >= 0]
         if any(is_within(lengths, one.lengths) for one in self.met):
             others = []
         if not above and not others:
             return "", 0
         one = min(above or others, key=lambda one: one.given + one.live)
         at = self._named(one.lengths)
-        if one.failed:
-            return f"at {at} {one.error}", 0
+        if one.live < 0:
+            return f"at {at} {one.why}", 0
         law = self.fullest(one.lengths).at(one.lengths)[0]
         return (
             f"its laws do not hold: at {at} it had {one.live:,} bytes alive, where they have {law:,}",

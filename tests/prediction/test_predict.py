@@ -412,15 +412,6 @@ def test_an_order_of_lengths_not_seen_is_said() -> None:
     assert "below it in all runs" in prediction.peak(x=(500, 50_000)).cannot_tell
 
 
-def test_a_law_of_equal_lengths_alone() -> None:
-    def smaller(x: Any) -> Any:
-        return np.zeros((min(x.shape), 1000))
-
-    prediction = patient(smaller, SQUARE)
-    assert prediction.peak(x=(5000, 5000)).asked == 8 * 5000 * 1000
-    assert "only where they are equal" in prediction.peak(x=(5000, 4000)).cannot_tell
-
-
 def test_wrong_shapes_are_refused() -> None:
     prediction = patient(product, RNG.random((40, 60)), RNG.random((60, 50)))
     for shapes, message in [

@@ -10,6 +10,7 @@ import asyncio
 import bisect
 import ctypes
 import functools
+import inspect
 import itertools
 import json
 import math
@@ -585,7 +586,7 @@ def account(name: str) -> dict[str, Any]:
 
     def outcome(arguments: tuple[Any, ...]) -> Any:
         found = function(*arguments)
-        if asyncio.iscoroutine(found):
+        if inspect.iscoroutine(found):
             return asyncio.run(found)
         return list(found) if hasattr(found, "__next__") else found
 
@@ -603,7 +604,7 @@ def account(name: str) -> dict[str, Any]:
         warnings.simplefilter("always")
         try:
             found = stowplan.guard(memory=true * 9 // 10)(function)(*make(asked))
-            found.close() if asyncio.iscoroutine(found) else None
+            found.close() if inspect.iscoroutine(found) else None
             word = "; ".join(
                 str(one.message)
                 for one in said
