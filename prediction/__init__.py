@@ -1,7 +1,8 @@
 """Will it fit? What a function of arrays, or a recorded step, needs at lengths at which it was never run.
 
 ``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
-``functions``    `predict`, of a function of arrays: ``arguments``, ``runs``, ``learning``, and what its ``code`` tells
+``functions``    `predict`, of a function of arrays: ``arguments``, ``runs`` in a ``child`` process, ``learning`` of a
+                 ``model``, which ``larger`` runs check
 ``steps``        profiles of recorded steps, and the largest batch that fits
 ``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
 ``guarding``     `guard`: an error before a call that will not fit
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING
 from ..lazy import lazily
 
 if TYPE_CHECKING:
+    from .child import available
     from .functions import predict
-    from .guarding import available, guard
+    from .guarding import guard
     from .prediction import Peak, Prediction
     from .steps import fit_steps
 
@@ -28,7 +30,8 @@ __getattr__ = lazily(
     __name__,
     {
         **dict.fromkeys(("Peak", "Prediction"), "prediction"),
-        **dict.fromkeys(("available", "guard"), "guarding"),
+        "available": "child",
+        "guard": "guarding",
         "predict": "functions",
         "fit_steps": "steps",
     },

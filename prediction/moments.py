@@ -19,7 +19,7 @@ import numpy.typing as npt
 from .laws import Grid, Laws
 from .runs import Run
 
-__all__ = ["IN_PLACE", "NOTHING", "PAGE", "Moment", "moments_of", "small_blocks"]
+__all__ = ["IN_PLACE", "NOTHING", "PAGE", "Moment", "below", "moments_of"]
 
 PAGE = 1 << 12
 """Bytes that a law may miss a shape by, and be added to it."""
@@ -80,11 +80,10 @@ def moments_of(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tu
     return tuple(moments), missed
 
 
-def small_blocks(grid: Grid, runs: list[Run]) -> tuple[tuple[str, ...], Laws]:
-    """Return the lines whose blocks were below `IN_PLACE` in all runs, and laws of their largest."""
-    blocks = [one.blocks() for one in runs]
-    lines = sorted(line for line in set().union(*blocks) if max(at.get(line, 0) for at in blocks) < IN_PLACE)
-    return tuple(lines), grid.fit([[at.get(line, 0) for at in blocks[: len(grid.steps)]] for line in lines])
+def below(points: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of lengths of which the first is the smaller one at all points."""
+    count = range(len(points[0]))
+    return tuple((i, j) for i in count for j in count if all(point[i] < point[j] for point in points))
 
 
 def _requests(runs: list[Run]) -> list[Any]:

@@ -20,7 +20,10 @@ from typing import Any
 from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes
 
-__all__ = ["Peak", "Prediction", "last_that"]
+__all__ = ["EXTRAPOLATED", "Peak", "Prediction", "last_that"]
+
+EXTRAPOLATED = 8
+"""How many times beyond what was run an answer is called extrapolated."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class Peak:
     cannot_tell
         Why these bytes are only a lower bound, or, of a step, follow laws that nothing has checked; empty if they are
         the peak.
+    largest_run
+        Of a function: bytes at the fullest moment of the largest run that met its laws, arguments included.
+    beyond
+        How many times longer than in such a run a length is, or how many times as many bytes this peak has.
     """
 
     arguments: int
@@ -47,12 +54,27 @@ class Peak:
     temporaries: int
     lines: Mapping[str, int] = field(default_factory=dict)
     cannot_tell: str = ""
+    largest_run: int = 0
+    beyond: float = 0.0
 
     @classmethod
-    def of(cls, arguments: int, live: int, results: int, lines: Mapping[str, int], why: str = "") -> Peak:
-        """Return what has ``live`` bytes alive besides its arguments."""
+    def of(
+        cls, arguments: int, live: int, results: int, lines: Mapping[str, int], why: str = "", *run: Any
+    ) -> Peak:
+        """Return what has ``live`` bytes alive besides its arguments; ``run``: the largest run, and how far beyond."""
         ranked = dict(sorted(lines.items(), key=lambda item: -item[1]))
-        return cls(arguments, results, live - results, ranked, why)
+        return cls(arguments, results, live - results, ranked, why, *run)
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not sure: it cannot tell, or is extrapolated; empty if it is."""
+        if self.cannot_tell:
+            return f"cannot tell: {self.cannot_tell}"
+        return (
+            f"extrapolated, {self.beyond:,.0f} times beyond what was run"
+            if self.beyond > EXTRAPOLATED
+            else ""
+        )
 
     @property
     def line(self) -> str:
@@ -75,8 +97,8 @@ class Peak:
         )
         most = f"; most at {self.line}" if self.line else ""
         if self.cannot_tell:
-            return f"cannot tell: {self.cannot_tell}; at least {human_bytes(self.total)} ({parts}{most})"
-        return f"{human_bytes(self.total)} ({parts}{most})"
+            return f"{self.doubt}; at least {human_bytes(self.total)} ({parts}{most})"
+        return f"{human_bytes(self.total)} ({parts}{most})" + (f"; {self.doubt}" if self.doubt else "")
 
 
 class Prediction(ABC):
@@ -91,13 +113,14 @@ class Prediction(ABC):
         Parameters
         ----------
         shapes
-            For a function, by argument: a shape, a length, a pair of shape and dtype, or an array; otherwise it is as
-            the example. An option's name: its value. For a step its numbers, like ``batch=64``.
+            For a function, by argument: a shape, a length, a pair of shape and dtype, or an array; of a number, another
+            number. Otherwise it is as the example. For a step its numbers, like ``batch=64``.
 
         Raises
         ------
         ProfileError
-            There is no such argument, a shape has another rank, or axes that are one length differ.
+            There is no such argument, a shape has another rank, axes that are one length differ, or a value that is no
+            length differs from the example.
         """
 
     @abstractmethod
@@ -143,18 +166,22 @@ class Prediction(ABC):
                 raise ProfileError(f"cannot tell: {peak.cannot_tell}")
             return is_little(peak)
 
-        found = last_that(fits, 1 << 62)
+        found = last_that(fits, 1 << 62, start=self._least(argument))
         if found >= 1 << 62:
             raise ProfileError(f"a length of {found:,} fits, too; expected a peak that grows with {name}")
         return found or None
 
+    def _least(self, name: str) -> int:
+        """Return the length from which on laws tell."""
+        return 1
 
-def last_that(fits: Callable[[int], bool], most: int, end: int = 0) -> int:
+
+def last_that(fits: Callable[[int], bool], most: int, end: int = 0, start: int = 1) -> int:
     """Return the largest number that fits, by doubling and bisection; 0 if 1 does not, ``most`` if that does.
 
-    ``end``: a number known not to fit.
+    ``end``: a number known not to fit; ``start``: the first that is tried.
     """
-    low, high = 0, end or 1
+    low, high = 0, end or start
     while not end and fits(high):
         low, high = high, high * 2
         if low >= most:

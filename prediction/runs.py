@@ -6,9 +6,10 @@
     live      |====|========|=========|....|=====|       older blocks of the function's own, those of its results
     line       f:2    f:2     f:3
 
-NumPy's and CuPy's allocations are seen, on all threads that `threading` starts. What C libraries take with malloc
-(LAPACK's workspaces, SciPy's lists in C++) is not, nor what other processes take. `Run.touched` tells of the former:
-the pages that the call touched first, once malloc has given back what lay free (glibc's ``malloc_trim``).
+NumPy's and CuPy's allocations are seen, on all threads that `threading` starts. What else takes memory is told by two
+others: *tracemalloc*, of Python's objects and of all that NumPy allocates (in a pool, or without a handler); and the
+*resident set*, of C libraries, too (LAPACK's workspaces, PyTorch's tensors). Where they have more, `Run.unseen` says
+so. What other processes take nobody sees.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import tracemalloc
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-try:
-    import resource
-except ImportError:  # not on Windows
-    resource = None  # type: ignore[assignment]
-
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
+from ..units import human_bytes
 from .arguments import on_device
+from .child import resident_peak
 
-__all__ = ["Run", "run"]
+__all__ = ["Recording", "Run", "run"]
+
+OWN = 128
+"""Bytes that the record of a request may take."""
+TRACED, RESIDENT = 1 << 16, 1 << 22
+"""Bytes that tracemalloc and the resident set may have more: Python's own objects, and two huge pages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,20 +54,19 @@ class Run:
         The most alive at once up to its end, other threads' blocks included.
     others
         Requests of other threads.
-    touched
-        Bytes of fresh pages that its thread touched; 0 where the system does not tell.
-    foreign
-        Whether a result lies in memory that the array library has not allocated.
+    traced, resident
+        The most bytes that tracemalloc has seen, and by which the resident set grew, at once; 0 where they are not
+        asked, or not told.
     lazy
-        Whether it returned a generator, or another iterator, so that its work is still to be done.
+        Whether it returned an iterator, or a coroutine, so that its work is still to be done.
     """
 
     profile: Profile
     most: int
     others: int
-    touched: int
-    foreign: bool
-    lazy: bool
+    traced: int = 0
+    resident: int = 0
+    lazy: bool = False
 
     @property
     def live(self) -> npt.NDArray[np.int64]:
@@ -74,6 +77,25 @@ class Run:
     def peak(self) -> int:
         """Most bytes alive at once."""
         return int(self.live.max(initial=0))
+
+    @property
+    def beside(self) -> int:
+        """Bytes that others see, and the recorder does not."""
+        return max(self.traced, self.resident - OWN * len(self.profile)) - self.most
+
+    def unseen(self, most: int) -> str:
+        """Tell what takes more bytes than its arrays, beside 1 % of ``most``; empty if nothing does."""
+        if self.traced - self.most > most // 100 + TRACED:
+            return (
+                f"it takes {human_bytes(self.traced)}, of which its arrays have {human_bytes(self.most)}: the rest is "
+                "Python's objects, or arrays that no handler sees (those of a pool)"
+            )
+        if self.beside > self.traced - self.most and self.beside > most // 100 + RESIDENT:
+            return (
+                f"the resident set grew by {human_bytes(self.resident)}, and its arrays have "
+                f"{human_bytes(self.most)}: a C library takes the rest (LAPACK's workspaces, PyTorch's tensors)"
+            )
+        return ""
 
     def lines(self) -> list[str]:
         """Call site of each request."""
@@ -103,55 +125,89 @@ def alive_at(profile: Profile, tick: int) -> tuple[npt.NDArray[np.int64], dict[s
     return alive, by_line
 
 
+class Recording:
+    """Records calls, each while `call` is entered. What earlier ones keep counts as alive in later ones.
+
+    Parameters
+    ----------
+    sites
+        Whether call sites are noted.
+    outside
+        Whether tracemalloc and the resident set are asked, too.
+    device
+        Whether arrays are CuPy's.
+    """
+
+    def __init__(self, sites: bool = True, outside: bool = False, device: bool = False) -> None:
+        named = call_sites(1) if sites else False
+        self.runs: list[Run] = []
+        self._outside = outside and not device
+        if device:
+            from ..profiler import CupyRecorder
+
+            self._recorder: Any = CupyRecorder(sites=named)
+        else:
+            self._recorder = NumpyRecorder(sites=named, threads=True)
+
+    def __enter__(self) -> Recording:
+        self._recorder.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._recorder.__exit__(*error)
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Record one call. Errors pass through."""
+        apart = Context().run  # where the recorder's own arrays are not seen as the function's
+        others, step = self._recorder.program().other_requests, self._recorder.step()
+        apart(step.__enter__)
+        tracing, traced, resident = tracemalloc.is_tracing(), 0, 0
+        if self._outside:
+            if (trim := _malloc_trim()) is not None:
+                trim(0)
+            if not tracing:
+                tracemalloc.start()
+            tracemalloc.reset_peak()
+            before, resident = tracemalloc.get_traced_memory()[0], resident_peak(anew=True)
+        try:
+            yield
+        except BaseException as error:
+            apart(step.__exit__, type(error), error, error.__traceback__)
+            raise
+        finally:
+            if self._outside:
+                traced, resident = tracemalloc.get_traced_memory()[1] - before, resident_peak() - resident
+                if not tracing:
+                    tracemalloc.stop()
+        apart(step.__exit__, None, None, None)
+        program = self._recorder.program()
+        profile = apart(self._recorder.whole)
+        others = program.other_requests - others
+        self.runs.append(Run(profile, program.live_peak, others, traced, resident))
+
+
 def run(
     function: Callable[..., Any],
     arguments: Sequence[Any],
-    options: Mapping[str, Any],
     times: int = 1,
-    quiet: bool = True,
     sites: bool = True,
-    trim: bool = False,
+    outside: bool = False,
 ) -> list[Run]:
-    """Call a function a few times and return each call. Errors pass through, and warnings unless they are to be quiet.
-
-    What earlier calls keep counts as alive in later ones, as it is when a program calls the function again. ``trim``:
-    malloc gives back what lies free before, so that what is touched is told.
-    """
-    named = call_sites(1) if sites else False
-    recorder: Any = NumpyRecorder(sites=named, threads=True)
-    host = not any(map(on_device, arguments))
-    if not host:
-        from ..profiler import CupyRecorder
-
-        recorder = CupyRecorder(sites=named)
-    found, apart = [], Context().run  # where the recorder's own arrays are not seen as the function's
-    with recorder, ExitStack() as stack:
-        if quiet:
-            stack.enter_context(warnings.catch_warnings())
-            stack.enter_context(np.errstate(all="ignore"))
-            warnings.simplefilter("ignore")
+    """Call a function a few times, without its warnings, and return each call. Errors pass through."""
+    with Recording(sites, outside, any(map(on_device, arguments))) as recording, ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(np.errstate(all="ignore"))
+        warnings.simplefilter("ignore")
         for _ in range(times):
-            others, step = recorder.program().other_requests, recorder.step()
-            apart(step.__enter__)
-            if trim and host and (give_back := _malloc_trim()):
-                give_back(0)
-            pages = _pages()
-            try:
-                result = function(*arguments, **options)
-            except BaseException as error:
-                apart(step.__exit__, type(error), error, None)
-                raise
-            pages = _pages() - pages if host else 0
-            apart(step.__exit__, None, None, None)
-            lazy = inspect.isgenerator(result) or (
+            with recording.call():
+                result = function(*arguments)
+            lazy = inspect.isawaitable(result) or (
                 hasattr(result, "__next__") and not hasattr(result, "dtype")
             )
-            program = recorder.program()
-            others = program.other_requests - others
-            profile = apart(recorder.whole)
-            found.append(Run(profile, program.live_peak, others, pages, _is_foreign(result), lazy))
+            recording.runs[-1] = replace(recording.runs[-1], lazy=lazy or inspect.isasyncgen(result))
             del result
-    return found
+    return recording.runs
 
 
 @functools.cache
@@ -161,24 +217,6 @@ def _malloc_trim() -> Any:
         return getattr(ctypes.CDLL(None), "malloc_trim", None)
     except (OSError, TypeError):  # not on Windows
         return None
-
-
-def _pages() -> int:
-    """Return the bytes of all pages that this thread has touched first."""
-    if resource is None or not hasattr(resource, "RUSAGE_THREAD"):
-        return 0
-    return int(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt) * resource.getpagesize()
-
-
-def _is_foreign(value: Any) -> bool:
-    """Whether arrays among a result lie in memory of other code: compiled by Numba, for instance."""
-    if isinstance(value, (tuple, list)):
-        return any(_is_foreign(one) for one in value)
-    if not isinstance(value, np.ndarray) or not value.nbytes:
-        return False
-    while isinstance(value.base, np.ndarray):
-        value = value.base
-    return value.base is not None and not isinstance(value.base, (memoryview, bytes, bytearray))
 
 
 def is_plain() -> bool:

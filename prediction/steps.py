@@ -34,15 +34,13 @@ from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS, LiveBytes
 from ..profiler.sequence_matching import match_sequences
 from ..units import counted, human_bytes
-from .prediction import Peak, Prediction, last_that
+from .prediction import EXTRAPOLATED, Peak, Prediction, last_that
 from .runs import alive_at
 
-__all__ = ["FAR", "StepPrediction", "fit_steps", "largest_batch"]
+__all__ = ["StepPrediction", "fit_steps", "largest_batch"]
 
 IntArray = npt.NDArray[np.int64]
 
-FAR = 8
-"""A batch of more than so many times the largest recorded one is extrapolated."""
 MOST_DIFFERENT = 0.02
 """Share of requests that may have no counterpart in the profile of another batch."""
 MOST_UNCERTAIN = 0.03
@@ -216,9 +214,9 @@ class StepPrediction(Prediction):
         )
 
     def extrapolated(self, batch: int) -> float | None:
-        """Return how many times the largest recorded batch it is; None up to ``FAR``."""
+        """Return how many times the largest recorded batch it is; None up to ``EXTRAPOLATED``."""
         times = batch / self.batches[-1]
-        return times if times > FAR else None
+        return times if times > EXTRAPOLATED else None
 
     def peak(self, /, **shapes: Any) -> Peak:
         """Predict the fullest moment of ``batch=N``: older blocks are arguments, those that escape results."""
@@ -227,7 +225,8 @@ class StepPrediction(Prediction):
         batch = int(shapes["batch"])
         tick, older, escaped, planned = self._fullest(batch)
         lines = alive_at(self.profile(batch), tick)[1]
-        return Peak.of(older, escaped + planned, escaped, lines, self.cannot_tell(batch))
+        why, beyond = self.cannot_tell(batch), batch / self.batches[-1]
+        return Peak.of(older, escaped + planned, escaped, lines, why, 0, beyond)
 
     def _fullest(self, batch: int) -> LiveBytes:
         """Return what is alive at the fullest moment: of the program, or of the step's blocks if no more is known."""

@@ -136,9 +136,10 @@ cdef int32_t _who_asks(void* sites) noexcept:
     # Called inside NumPy's C code: it must not collect garbage, nor leave an error set.
     if not PyGILState_Check():
         return -1
+    cdef CallSites asked = <CallSites>sites  # kept: while it names a new stack, other threads may drop the recorder
     cdef int collecting = PyGC_Disable()
     try:
-        return (<CallSites>sites).here((<CallSites>sites).asking)
+        return asked.here(asked.asking)
     except BaseException:
         return -1
     finally:

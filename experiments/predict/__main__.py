@@ -1,16 +1,17 @@
 """Predicted against measured peaks: ``python -m experiments.predict``. The files are ``predict.csv`` and ``.md``.
 
-Each function (`catalogue`) has a process of its own, which learns on small arrays, predicts at `FAR` times the learnt
-size, or the most that memory and time allow, makes the arrays, calls it once, and takes the most that NumPy's arrays
-had alive (by a recorder) and the growth of the resident set's peak (by the kernel; with pages of C libraries, and
-without pages that are never touched). A function whose library is not installed is named. Exit status 1 if a prediction
-is more than 1 % low and does not say so.
+Each function (`catalogue`) has a process of its own, which learns from small arrays and larger runs, predicts at `FAR`
+times the bytes of the smallest, or the most that memory and time allow, makes the arrays and calls it once. What it
+takes is what tracemalloc counts, or the growth of the resident set's peak where that is more (of C libraries). A
+function whose library is not installed is named. Exit status 1 if a prediction is more than 1 % low and does not say
+so.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,13 @@ from ..measures.runner import CannotRunError
 from ..measures.usage import of_this_process
 from .catalogue import CASES, Case, arrays
 
-SECONDS, QUICK = 90, 6
+SECONDS, QUICK = 180, 6
 """A process may take so long; functions that ``--quick`` runs."""
 FAR, SHARE = 1000, 0.25
-"""How many times the learnt size the arguments have, if the peak is at most a share of the free memory."""
+"""How many times the smallest run's bytes the arguments have, if the peak is at most a share of the free memory."""
 CLOSE = 0.01
+NOISE = 1 << 23
+"""Bytes by which a resident set may differ."""
 
 
 def measure(case: Case, far: bool = False) -> Row:
@@ -40,29 +43,28 @@ def measure(case: Case, far: bool = False) -> Row:
     names = list(case.at)
     case.function(*arrays(case, list(case.examples), 2))  # imports and compiles what it needs
     began = time.perf_counter()
-    examples = arrays(case, list(case.examples), 0)
-    prediction: Any = stowplan.predict(case.function, *examples, learning_seconds=SECONDS)
+    prediction: Any = stowplan.predict(case.function, *arrays(case, list(case.examples), 0))
     learning = time.perf_counter() - began
     at = farther(case, prediction) if far else case.at
     found = prediction.peak(**at)
-    least = max(prediction.model.least_bytes, 1)
     given = arrays(case, [at[name] for name in names], 1)
+    tracemalloc.start()
     Path("/proc/self/clear_refs").write_text("5")  # the largest is what is resident now
     before = of_this_process("VmRSS")
-    recorder = stowplan.NumpyRecorder(threads=True)
-    with recorder:  # and no step, whose record would count as the function's
-        result = case.function(*given)
-    after = of_this_process("VmHWM")
-    measured = recorder.program().live_peak
+    result = case.function(*given)
+    resident, traced = of_this_process("VmHWM") - before, tracemalloc.get_traced_memory()[1]
     del result
+    measured = resident if resident > 1.03 * traced + NOISE else traced
     return {
         "at": " ".join(map(str, at.values())),
-        "cannot_tell": found.cannot_tell,
-        "times": found.arguments / least,
+        "doubt": found.doubt,
+        "times": found.arguments / max(prediction.model.least_bytes, 1),
+        "largest": found.largest_run,
+        "beyond": found.beyond,
         "arguments": found.arguments,
         "predicted": found.asked,
         "measured": measured,
-        "resident": max(after - before, 0),
+        "traced": traced,
         "off": (found.asked - measured) / (found.arguments + measured),
         "off_asked": (found.asked - measured) / measured if measured else 0.0,
         "learning": learning,
@@ -81,7 +83,7 @@ def farther(case: Case, prediction: Any) -> dict[str, tuple[int, ...]]:
             for (name, shape), example in pairs
         }
         peak = prediction.peak(**grown)
-        if peak.arguments > FAR * least or peak.total * (2 if peak.cannot_tell else 1) > memory:
+        if peak.arguments > FAR * least or peak.total * (3 if peak.cannot_tell else 1) > memory:
             break
         found = grown
     return found
@@ -107,23 +109,23 @@ def measure_named(name: str, far: bool) -> Row:
 
 def verdict(row: Row) -> str:
     """Return how a row came out."""
-    if row["cannot_tell"]:
+    if row["doubt"].startswith("cannot tell"):
         return "cannot tell" if row["off"] <= CLOSE else "cannot tell, and too high a bound"
-    if abs(row["off"]) <= CLOSE:
-        return "met"
-    return "low" if row["off"] < 0 else "high"
+    said = "extrapolated, " if row["doubt"] else ""
+    return said + ("met" if abs(row["off"]) <= CLOSE else "low" if row["off"] < 0 else "high")
 
 
 COLUMNS = (
     output.Column("function", "function"),
     output.Column("at", "at"),
-    output.Column("times the learnt size", "times", "{:,.0f}".format),
+    output.Column("times the smallest run", "times", "{:,.0f}".format),
+    output.Column("largest run (MiB)", "largest", output.mib),
+    output.Column("times beyond it", "beyond", "{:.1f}".format),
     output.Column("arguments (MiB)", "arguments", output.mib),
     output.Column("predicted (MiB)", "predicted", output.mib),
     output.Column("measured (MiB)", "measured", output.mib),
     output.Column("off, of the whole peak", "off", lambda share: output.percent(share, 2)),
     output.Column("off, of what is asked for", "off_asked", lambda share: output.percent(share, 2)),
-    output.Column("resident set (MiB)", "resident", output.mib),
     output.Column("learning (s)", "learning", output.seconds),
     output.Column("verdict", "verdict"),
 )
@@ -132,23 +134,20 @@ COLUMNS = (
 def summary(rows: list[Row]) -> str:
     """Return what the table says as a whole."""
     told = [row for row in rows if "verdict" in row]
-    good = sum(row["verdict"] in ("met", "cannot tell") for row in told)
-    low = sum(row["verdict"] == "low" for row in told)
-    slow = sum(row["learning"] > 2 for row in told)
-    unsure = sum(row["verdict"].startswith("cannot") for row in told)
+    count = {
+        name: sum(row["verdict"] == name for row in told) for name in ("met", "cannot tell", "low", "high")
+    }
+    said = sum(row["verdict"].startswith("extrapolated") for row in told)
     times = sorted(row["times"] for row in told)
-    far = sum(count > 0.9 * FAR for count in times)
-    most = max((row["learning"] for row in told), default=0.0)
-    hidden = sum(row["verdict"] == "met" and row["resident"] > 1.1 * row["measured"] + 2**24 for row in told)
     middle = times[len(times) // 2] if times else 0
+    most = max((row["learning"] for row in told), default=0.0)
     return (
-        f"{good} of {len(told)} are met within {CLOSE:.0%} or *cannot tell* ({unsure}); {low} are lower without saying "
-        f"so; learning took more than 2 s for {slow}, and at most {most:.2f} s. {far} are measured at {FAR:,} times "
-        f"the size that was learnt, the others at the most that a quarter of the free memory or {SECONDS} s allowed "
-        f"(the median of all is {middle:,.0f} times). Bytes predicted and measured are those that a function asks for "
-        "beside its arguments; *cannot tell* has the lower bound. For "
-        f"{hidden} of those that are met the resident set grew by more than a tenth above the arrays: C libraries take "
-        "memory of their own, which stowplan does not count. The resident set is lower where pages are never touched."
+        f"Of {len(told)} functions, {count['met']} are met within {CLOSE:.0%}, {count['cannot tell']} *cannot tell*, "
+        f"{said} are called *extrapolated*; {count['low']} are lower and {count['high']} higher without saying so. "
+        f"Learning took at most {most:.1f} s. They are measured at {FAR:,} times the bytes of the smallest run, or at "
+        f"the most that a quarter of the free memory or {SECONDS} s allowed (the median is {middle:,.0f} times). "
+        "Bytes predicted and measured are those that a function asks for beside its arguments, C libraries' included; "
+        "*cannot tell* has the lower bound."
     )
 
 

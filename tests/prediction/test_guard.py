@@ -1,4 +1,4 @@
-"""`stowplan.guard`: an error before the first byte, laws in the user's cache, and wrong laws dropped."""
+"""`stowplan.guard`: an error before the first byte, what cannot be judged said, and wrong laws dropped."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import math
 import re
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stowplan
+from stowplan.prediction import available, child, learning
 from stowplan.prediction import guarding as guards
-from stowplan.prediction.code import fingerprint
-from stowplan.prediction.guarding import available, cache_file
 from stowplan.units import parse_bytes
 
 calls: list[tuple[int, ...]] = []
+pytestmark = pytest.mark.usefixtures("modest")
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def no_calls() -> None:
     calls.clear()
-    return tmp_path
 
 
 def table(x: Any) -> Any:
@@ -73,112 +71,130 @@ def test_chunks_warn_and_go_on() -> None:
     assert result.shape == (9_000, 9_000)
 
 
-def test_small_calls_are_not_looked_at(cache: Path) -> None:
-    stowplan.guard(memory=1)(table)(np.ones(100))
-    assert calls == [(100,)]
-    assert not list(cache.iterdir())
+def in_list(arrays: Any) -> Any:
+    return [one * 2 for one in arrays]
 
 
-PROGRAM = """
-import numpy as np, stowplan
-ran = []
-@stowplan.guard(memory="1 GiB", learning_seconds=float("inf"))
-def table(x):
-    ran.append(x.shape)
-    return x[:, None] * x[None, :] + {number}
-table(np.ones(9000))
-print(len(ran))
-"""
+def in_dict(arrays: Any) -> Any:
+    return arrays["a"] * 2
 
 
-def test_another_process_has_what_was_learnt(tmp_path: Path) -> None:
-    def ran(number: int) -> int:
-        file = tmp_path / "elsewhere" / "program.py"  # beside a folder "stowplan", the cache's
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(PROGRAM.format(number=number))
-        return int(subprocess.run([sys.executable, file], capture_output=True, text=True, check=True).stdout)
-
-    assert ran(1) > 5
-    assert ran(1) == 1
-    assert ran(2) > 5  # other code
+def nothing() -> Any:
+    return np.zeros(1000)
 
 
-def test_a_wrong_law_is_dropped_and_said(cache: Path) -> None:
+@pytest.mark.parametrize(
+    ("function", "arguments", "why"),
+    [
+        (in_list, ([np.ones(1000)] * 4,), "arrays of in_list is a list of ndarray"),
+        (in_dict, ({"a": np.ones(1000)},), "arrays of in_dict is a dict of ndarray"),
+        (nothing, (), "nothing is given no array, and no number above 4"),
+        (
+            lambda x: x[x > 0.5],
+            (np.random.default_rng(0).random(1_000_000),),
+            "its bytes depend on the values",
+        ),
+    ],
+)
+def test_what_cannot_be_judged_is_said_once(
+    function: Callable[..., Any], arguments: tuple[Any, ...], why: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    guarded = stowplan.guard(memory="50 MiB")(function)
+    for _ in range(2):
+        guarded(*arguments)
+    (said,) = recwarn.list
+    assert why in str(said.message)
+    assert len(str(said.message).splitlines()) == 1
+    with pytest.raises(MemoryError, match=re.escape(why)):
+        stowplan.guard(memory="50 MiB", strict=True)(function)(*arguments)
+
+
+def pixels(x: Any) -> Any:
+    calls.append(x.shape)
+    return np.broadcast_to(x, (400, *x.shape)).copy()
+
+
+def made(n: int) -> Any:
+    calls.append((n,))
+    return np.zeros((n, 100)) + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "small", "large"), [(pixels, np.ones(50), np.ones(20_000)), (made, 50, 10**5)]
+)
+def test_small_arguments_and_numbers_are_judged_by_what_they_need(
+    function: Callable[..., Any], small: Any, large: Any
+) -> None:
+    guarded = stowplan.guard(memory="50 MiB")(function)
+    guarded(small)
+    with pytest.raises(MemoryError, match=r"at most [\d,]+ of .* fit"):
+        guarded(large)
+    assert len(calls) == 1
+
+
+def test_what_lies_beyond_its_runs_is_said(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(learning, "available", lambda share: (1 << 20, "a test"))
+    guarded, large = stowplan.guard(memory="1 GiB")(np.negative), np.ones(2_000_000)
+    guarded(large)
+    assert "times beyond what was run" in str(recwarn.pop(RuntimeWarning).message)
+    with pytest.raises(MemoryError, match="times beyond what was run"):
+        stowplan.guard(memory="1 GiB", strict=True)(np.negative)(large)
+
+
+def noisy(x: Any) -> Any:
+    return x + np.random.standard_normal(x.shape)  # noqa: NPY002  # the program's own state
+
+
+def test_the_first_call_returns_what_it_would_return_without_the_guard() -> None:
+    results = []
+    for function in (noisy, stowplan.guard(memory="1 GiB")(noisy)):
+        np.random.seed(0)  # noqa: NPY002
+        results.append(function(np.ones(1_000_000)))
+    assert (results[0] == results[1]).all()
+
+
+def test_kinds_of_arguments_that_are_too_many_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "MOST_KINDS", 2)
+    guarded = stowplan.guard(memory="1 GiB")(lambda x, share: x * share)
+    with pytest.warns(RuntimeWarning, match="are of more than 2 kinds"):
+        deque((guarded(np.ones(1000), share / 10) for share in range(8)), maxlen=0)
+
+
+def test_a_wrong_law_is_dropped_and_said() -> None:
     def sometimes(x: Any) -> Any:
         return x * 2 if large[0] else x * 2 + (x * 3 + x * 4)
 
     large = [1, 2]  # no constant of the code
     guarded = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(sometimes)
     guarded(np.ones(2_000_000))
-    (file,) = (cache / "stowplan" / "predict").iterdir()
     large[0] = 0
     with pytest.warns(RuntimeWarning, match="what was learned is dropped"):
         guarded(np.ones(3_000_000))
-    assert not file.exists()
 
 
-def test_a_right_law_stays(cache: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_a_right_law_stays(recwarn: pytest.WarningsRecorder) -> None:
     guarded = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(table)
-    for n in (9_000, 9_001, 9_001):
+    for n in (4_000, 4_001, 4_001):
         guarded(np.ones(n))
     assert not recwarn.list
-    assert len(list((cache / "stowplan" / "predict").iterdir())) == 1
-
-
-def helper(x: Any) -> Any:
-    return x + CONSTANT
-
-
-CONSTANT = 3
-
-
-def outer(x: Any) -> Any:
-    return helper(x) * 2
-
-
-def test_the_fingerprint_has_code_constants_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, file = fingerprint(outer), cache_file(outer, "")
-    assert fingerprint(outer) == before
-    for name, value in (("CONSTANT", 4), ("helper", lambda x: x)):
-        with monkeypatch.context() as patch:
-            patch.setitem(globals(), name, value)
-            assert fingerprint(outer) != before
-            assert cache_file(outer, "") != file
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "__version__", "0.1")
-        assert fingerprint(table_of_numpy) != before
-
-
-def table_of_numpy(x: Any) -> Any:
-    return np.outer(x, x)
 
 
 def test_the_tightest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "_limits", lambda: [("the machine's", 1000), ("RLIMIT_AS", 400)])
+    monkeypatch.setattr(child, "_limits", lambda: [("the machine's", 1000), ("RLIMIT_AS", 400)])
     assert available() == (400, "RLIMIT_AS")
     assert available(0.5) == (200, "50% of 400 B, RLIMIT_AS")
 
 
 def test_rlimit_is_seen() -> None:
     code = (
-        "import resource\nfrom stowplan.prediction.guarding import available\n"
+        "import resource\nfrom stowplan.prediction import available\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))\nprint(*available())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, name = done.stdout.split(maxsplit=1)
     assert (int(count) < 2**31, name.strip()) == (True, "RLIMIT_AS")
-
-
-def switching(x: Any) -> Any:
-    if x.size > 10**7:
-        x = x * 1.0 + x[::-1] * (x * 3)
-    return x * 2
-
-
-def test_a_switch_in_the_code_is_said() -> None:
-    prediction = stowplan.predict(switching, np.ones(100), learning_seconds=math.inf)
-    assert prediction.peak(x=10**7 - 1).cannot_tell == ""
-    assert "the code switches at a size of 10,000,000" in prediction.peak(x=10**8).cannot_tell
 
 
 def test_a_function_with_a_pool_is_not_recorded() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,6 +24,7 @@ from ..running import in_threads
 
 patient = partial(stowplan.predict, learning_seconds=math.inf)
 """Without a clock: other tests may have the processor."""
+pytestmark = pytest.mark.usefixtures("modest")
 
 RNG = np.random.default_rng(0)
 SQUARE = RNG.standard_normal((100, 100))
@@ -83,16 +87,13 @@ FUNCTIONS: list[tuple[Callable[..., Any], list[Any], dict[str, tuple[int, ...]]]
     (view, [SQUARE], {"x": (3000, 3000)}),
     (recursive, [LINE], {"x": (100_000,)}),
     (padded, [SQUARE], {"x": (2000, 2003)}),
-    (np.linalg.cholesky, [SQUARE @ SQUARE.T + np.eye(100)], {"a": (700, 700)}),
     (np.outer, [LINE, LINE], {"a": (3000,), "b": (2000,)}),
 ]
 
 
 def measured(function: Callable[..., Any], shapes: dict[str, tuple[int, ...]], dtype: str = "f8") -> int:
     arrays = [RNG.standard_normal(shape).astype(dtype) for shape in shapes.values()]
-    if function is np.linalg.cholesky:
-        arrays = [np.eye(*shape) for shape in shapes.values()]
-    return run(function, arrays, {})[0].peak
+    return run(function, arrays)[0].peak
 
 
 @pytest.mark.parametrize(("function", "examples", "shapes"), FUNCTIONS)
@@ -125,6 +126,10 @@ def distinct(x: Any) -> Any:
 
 def lazily(x: Any) -> Iterator[Any]:
     yield x * 2
+
+
+async def awaited(x: Any) -> Any:
+    return x * 2
 
 
 def threaded(x: Any) -> Any:
@@ -174,6 +179,7 @@ def failing(x: Any) -> Any:
         (positive, "depend on the values"),
         (distinct, "depend on the values"),
         (lazily, "iterator"),
+        (awaited, "coroutine"),
         (threaded, "other threads"),
         (leaking(), "keeps some"),
         (stepwise, "follows no law"),
@@ -214,6 +220,173 @@ def test_dtypes_and_options_are_other_laws() -> None:
     assert prediction.peak(x=(shape, "f4")).arguments == 4 * 2000 * 3000
 
 
+def layouts(n: int) -> dict[str, Any]:
+    base = np.ones((n, 2 * n))
+    return {
+        "strided": base[:, ::2],
+        "cropped": base[:, :-1],
+        "fortran": np.asfortranarray(base),
+        "transposed": base.T,
+        "other bytes": base.astype(">f8"),
+        "broadcast": np.broadcast_to(base[0], base.shape),
+        "mirrored": base[::-1, ::-2],
+    }
+
+
+@pytest.mark.parametrize("layout", layouts(2))
+@pytest.mark.parametrize(
+    "function",
+    [np.ascontiguousarray, lambda a: a.reshape(-1), lambda a: a.astype("=f8", order="C", copy=False)],
+)
+def test_copies_that_a_layout_causes_are_predicted(function: Callable[[Any], Any], layout: str) -> None:
+    large = layouts(1000)[layout]
+    peak = patient(function, layouts(70)[layout]).peak(a=large)
+    true = run(function, [large])[0].peak
+    assert (peak.cannot_tell, abs(peak.asked - true) <= peak.total // 100) == ("", True)
+
+
+def test_a_layout_that_is_asked_about_is_another_law() -> None:
+    prediction = patient(np.ascontiguousarray, SQUARE)
+    assert prediction.peak(a=np.ones((900, 900))).asked == 0
+    assert prediction.peak(a=np.ones((900, 900)).T).asked == 8 * 900**2
+
+
+def grown(n: int, times: int = 9) -> Any:
+    ran.append(n)
+    return np.ones((n, times)) + 1
+
+
+ran: list[int] = []
+
+
+def test_whole_numbers_are_lengths() -> None:
+    prediction = patient(grown, 60, times=70)
+    assert prediction.peak(n=400_000, times=50).results == 8 * 400_000 * 50
+    found = prediction.largest("n", memory="1 GiB", times=100)
+    assert found == (2**30 - 16) // 800
+    assert ran == []  # not here
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "is given no array, and no number above 4"),
+        (([SQUARE],), "is a list of ndarray"),
+        (({"a": SQUARE},), "is a dict of ndarray"),
+        (((500, 500),), "is a tuple of int"),
+        (("3000",), "is a text that begins with a number"),
+        ((iter([SQUARE]),), "which is used up"),
+        ((np.ma.masked_less(SQUARE, 0),), "is a numpy.ma.MaskedArray"),
+        ((np.lib.stride_tricks.sliding_window_view(LINE, 9),), "overlaps itself"),
+    ],
+)
+def test_arguments_whose_sizes_cannot_be_told_are_refused(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ProfileError, match=message) as error:
+        stowplan.predict(lambda *values: None, *arguments)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def stepped(x: Any, step: float) -> Any:
+    return np.arange(0, len(x), step)
+
+
+def test_values_that_are_no_lengths_stay_as_in_the_example() -> None:
+    prediction = patient(stepped, LINE, 0.5)
+    assert prediction.peak(x=100_000, step=0.5).asked == 8 * 200_000
+    for step in (0.25, "0.5"):
+        with pytest.raises(ProfileError, match="step is"):
+            prediction.peak(step=step)
+    with pytest.raises(ProfileError, match="expected a whole number, like 60"):
+        patient(grown, 60).peak(n="3000")
+
+
+def jumping(x: Any) -> Any:
+    return np.repeat(x, 5) if len(x) > 500_000 else x + 1
+
+
+def test_a_size_at_which_the_laws_end_is_found() -> None:
+    prediction = patient(jumping, LINE)
+    assert prediction.peak(x=200_000).cannot_tell == ""
+    found = prediction.peak(x=5_000_000)
+    assert "its laws do not hold: at x[0] = " in found.cannot_tell
+    assert found.asked <= 5 * 8 * 5_000_000
+    assert "its laws do not hold" in prediction.explain()
+
+
+def test_an_answer_says_how_far_beyond_its_runs_it_is() -> None:
+    prediction = patient(np.negative, LINE)
+    near, far = prediction.peak(x=4_000_000), prediction.peak(x=400_000_000)
+    assert (near.doubt, near.largest_run) == ("", far.largest_run)
+    assert 1 << 25 <= near.largest_run <= 1 << 26
+    assert far.beyond == pytest.approx(far.total / far.largest_run, rel=0.1)
+    assert str(far).endswith(f"extrapolated, {far.beyond:,.0f} times beyond what was run")
+    assert "; extrapolated beyond " in prediction.explain()
+
+
+def test_nothing_of_the_program_changes() -> None:
+    def noisy(x: Any) -> Any:
+        seen.append(len(x))
+        return x + np.random.standard_normal(x.shape)  # noqa: NPY002  # the program's own state
+
+    seen: list[int] = []
+    before = np.random.get_state()[1].tobytes()  # type: ignore[index, union-attr]  # noqa: NPY002
+    assert patient(noisy, LINE).peak(x=10**6).asked == 8 * 10**6
+    assert np.random.get_state()[1].tobytes() == before  # type: ignore[index, union-attr]  # noqa: NPY002
+    assert seen == []
+
+
+def test_memory_that_no_array_has_is_said() -> None:
+    pool = stowplan.NumpyPool()
+
+    def in_a_pool(x: Any) -> Any:
+        with pool:
+            return (x * 2 + 1).sum()
+
+    for function in (in_a_pool, lambda x: len(bytearray(2 * x.nbytes))):
+        assert "arrays that no handler sees" in patient(function, LINE).peak(x=10**6).cannot_tell
+    with pool:  # of the program, around the whole
+        assert patient(np.negative, LINE).peak(x=10**6).asked == 8 * 10**6
+
+
+def test_a_function_that_its_child_does_not_survive_is_said() -> None:
+    def ended(x: Any) -> Any:
+        return os.kill(os.getpid(), 9) if len(x) > 10_000 else x + 1
+
+    assert "ended with SIGKILL when it was run larger" in patient(ended, LINE).peak(x=10**6).cannot_tell
+    waits = threading.Event().wait
+    found = stowplan.predict(lambda x: waits(), LINE, learning_seconds=0.2).peak(x=10**6)
+    assert "too slow to learn in 0.2 s" in found.cannot_tell
+
+
+def test_lengths_below_which_a_function_fails_are_not_tried() -> None:
+    def filtered(x: Any) -> Any:
+        if len(x) < 1000:
+            raise ValueError("the input is too short")
+        return np.convolve(x, np.ones(99) / 99, "valid")
+
+    def frames(x: Any) -> Any:
+        cut = np.lib.stride_tricks.sliding_window_view(x, 512)[::128]
+        return np.abs(np.fft.rfft(cut * np.hanning(512), axis=1)).sum()
+
+    for function in (filtered, frames):
+        found, long = patient(function, RNG.random(20_000)).peak(x=1_000_000), np.ones(1_000_000)
+        true = run(function, [long])[0].peak
+        assert (found.cannot_tell, abs(found.asked - true) <= 0.01 * found.total) == ("", True)
+
+
+def test_many_live_arrays_do_not_hide_what_numpy_computes_in_place() -> None:
+    def stepping(h: Any, u: Any) -> Any:
+        parts = [np.roll(h, k, 0) * k for k in range(7)]
+        return [part + u * (h + k) for k, part in enumerate(parts)]
+
+    prediction = patient(stepping, SQUARE, SQUARE)
+    found, true = (
+        prediction.peak(h=(600, 700), u=(600, 700)),
+        measured(stepping, {"h": (600, 700), "u": (600, 700)}),
+    )
+    assert (found.asked, found.cannot_tell) == (true, "")
+
+
 def test_small_shapes_are_run_and_short_axes_learnt_again() -> None:
     prediction = patient(distances, RNG.random((50, 8)), RNG.random((60, 8)))
     for shapes in (
@@ -239,15 +412,6 @@ def test_an_order_of_lengths_not_seen_is_said() -> None:
     assert "below it in all runs" in prediction.peak(x=(500, 50_000)).cannot_tell
 
 
-def test_a_law_of_equal_lengths_alone() -> None:
-    def smaller(x: Any) -> Any:
-        return np.zeros((min(x.shape), 1000))
-
-    prediction = patient(smaller, SQUARE)
-    assert prediction.peak(x=(5000, 5000)).asked == 8 * 5000 * 1000
-    assert "only where they are equal" in prediction.peak(x=(5000, 4000)).cannot_tell
-
-
 def test_wrong_shapes_are_refused() -> None:
     prediction = patient(product, RNG.random((40, 60)), RNG.random((60, 50)))
     for shapes, message in [
@@ -256,6 +420,7 @@ def test_wrong_shapes_are_refused() -> None:
         ({"x": (-500, -500)}, "expected 2 lengths of 0 or more"),
         ({"x": (500.5, 500)}, "expected 2 lengths of 0 or more"),
         ({"z": 500}, "expected one of x, y"),
+        ({"width": 3}, "no argument 'width' in the example"),
     ]:
         with pytest.raises(ProfileError, match=message):
             prediction.peak(**shapes)
@@ -264,21 +429,21 @@ def test_wrong_shapes_are_refused() -> None:
 def test_explain_gives_the_law() -> None:
     text = patient(scaled, SQUARE).explain()
     assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
-    assert "Not counted: what C libraries take" in text
+    assert "Not counted: what other processes take" in text
 
 
 INVERSE = """
 import numpy as np, stowplan
-prediction = stowplan.predict(np.linalg.inv, np.random.default_rng(0).random((100, 100)), learning_seconds=float('inf'))
+prediction = stowplan.predict(np.linalg.inv, np.random.default_rng(0).random((100, 100)), learning_seconds=5)
 print(prediction.peak(a=(2000, 2000)).cannot_tell, prediction.explain(), sep="|")
 """
 
 
 def test_what_a_c_library_takes_is_said() -> None:
-    if not hasattr(pytest.importorskip("resource"), "RUSAGE_THREAD"):
-        pytest.skip("the system does not say which pages are touched")
-    for text in printed("-c", INVERSE).split("|"):  # of a process in which nothing is free yet
-        assert "of fresh memory, and all arrays that it allocated have" in text
+    if not sys.platform.startswith("linux"):
+        pytest.skip("the system does not tell the resident set")
+    for text in printed("-c", INVERSE).split("|"):
+        assert "a C library takes the rest" in text
 
 
 def test_a_function_too_slow_for_its_time_is_said() -> None:
@@ -310,14 +475,9 @@ def test_what_numpy_computes_in_place_is_seen_or_said() -> None:
     # Blocks of 8 bytes a column, small where the matrix has as many rows: long rows show that nothing changes.
     found = patient(mean_of_columns, SQUARE).peak(x=(40, 10**5))
     assert (found.asked, found.cannot_tell) == (measured(mean_of_columns, {"x": (40, 10**5)}), "")
-    # Or that something does.
-    prediction = patient(chained_row, SQUARE)
-    found, true = prediction.peak(x=(40, 10**5)), measured(chained_row, {"x": (40, 10**5)})
-    assert "NumPy computes in place from 256 KiB on" in found.cannot_tell
-    assert found.asked <= true
-    # Little beside all else, or small there, too.
-    for shape in ((10**4, 10**5), (5000, 10**4)):
-        assert prediction.peak(x=shape).cannot_tell == ""
+    # Or that something does: a row is then held once, not twice.
+    found, true = patient(chained_row, SQUARE).peak(x=(40, 10**5)), measured(chained_row, {"x": (40, 10**5)})
+    assert found.cannot_tell or abs(found.asked - true) <= 0.03 * found.total
     shape = (1000, 40_000)
     found, true = patient(list_of_rows, SQUARE).peak(x=shape), measured(list_of_rows, {"x": shape})
     assert found.cannot_tell == ""
@@ -334,7 +494,7 @@ def test_the_clock_makes_no_other_law(seconds: float) -> None:
 def test_values_that_a_larger_matrix_needs_are_found() -> None:
     """A part of the example is positive definite, and a larger matrix of repeated rows is not."""
     example = SQUARE @ SQUARE.T + np.eye(100)
-    assert patient(np.linalg.cholesky, example).peak(a=(700, 700)).cannot_tell == ""
+    assert "a C library takes the rest" in patient(np.linalg.cholesky, example).peak(a=(700, 700)).cannot_tell
 
 
 def test_an_empty_example_stands_for_any() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import importlib.util
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 PLUGIN = "stowplan.prediction.pytest_plugin"
 TESTS = """
-import numpy as np, pytest, threading
+import numpy as np, pytest, stowplan, threading, unittest
 
 @pytest.fixture
 def base():
@@ -47,7 +48,49 @@ def test_bad(): ...
 
 def test_unmarked():
     np.ones(1_000_000)
+
+@pytest.mark.peak("7 MB")
+async def test_coroutine_without_a_plugin():
+    np.ones(1_000_000)
+
+@pytest.mark.peak("1 MiB")
+def test_in_a_pool():
+    with stowplan.NumpyPool():
+        np.ones(1_000_000)
+
+class TestCase(unittest.TestCase):
+    @pytest.mark.peak("7 MB")
+    def test_method(self):
+        np.ones(1_000_000)
+
+    @pytest.mark.peak("7 MB")
+    async def test_never_awaited(self):
+        np.ones(1_000_000)
+
+class TestAwaited(unittest.IsolatedAsyncioTestCase):
+    @pytest.mark.peak("7 MB")
+    async def test_coroutine(self):
+        np.ones(1_000_000)
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+@pytest.mark.anyio
+@pytest.mark.peak("7 MB")
+async def test_anyio(anyio_backend):
+    np.ones(1_000_000)
+
+@pytest.mark.asyncio
+@pytest.mark.peak("7 MB")
+async def test_asyncio():
+    np.ones(1_000_000)
 """
+INSTALLED = [
+    name
+    for name, module in (("anyio", "anyio"), ("pytest_asyncio.plugin", "pytest_asyncio"))
+    if importlib.util.find_spec(module)
+]
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +103,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
         "pytest",
         "-p",
         PLUGIN,
-        "--strict-markers",
         "-rA",
         "-p",
         "no:cacheprovider",
+        "-W",
+        "ignore::pytest.PytestUnknownMarkWarning",
+        *(part for plugin in INSTALLED for part in ("-p", plugin)),
     ]
     alone = os.environ | {
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
@@ -78,7 +123,17 @@ def test_what_is_below_passes(output: str, name: str) -> None:
     assert f"PASSED test_it.py::{name}\n" in output
 
 
-@pytest.mark.parametrize("name", ["test_above", "test_each[1000000]", "test_thread"])
+ABOVE = [
+    "test_above",
+    "test_each[1000000]",
+    "test_thread",
+    "TestCase::test_method",
+    "TestAwaited::test_coroutine",
+]
+ABOVE += ["test_anyio"] * ("anyio" in INSTALLED) + ["test_asyncio"] * ("pytest_asyncio.plugin" in INSTALLED)
+
+
+@pytest.mark.parametrize("name", ABOVE)
 def test_what_is_above_fails(output: str, name: str) -> None:
     assert f"FAILED test_it.py::{name} - " in output
     assert "the live peak is 7.6 MiB; expected at most 6.7 MiB" in output
@@ -92,6 +147,18 @@ def test_the_message_has_the_line_and_the_planned_peak(output: str) -> None:
 
 def test_the_test_s_own_failure_comes_first(output: str) -> None:
     assert "FAILED test_it.py::test_own_failure_first - assert 1000000 == 0" in output
+
+
+def test_a_coroutine_that_nothing_runs_does_not_pass(output: str) -> None:
+    assert "PASSED test_it.py::test_coroutine_without_a_plugin" not in output
+    assert (
+        "FAILED test_it.py::TestCase::test_never_awaited - Failed: the test is a coroutine that nothing"
+        in output
+    )
+
+
+def test_memory_that_is_not_counted_is_said(output: str) -> None:
+    assert "PytestWarning: the mark peak cannot tell: it takes " in output
 
 
 def test_a_limit_that_is_none_is_an_error(output: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from stowplan import NumpyPool, NumpyRecorder
 from stowplan.errors import PoolError, ProfileError
 
+from ...children import end_quietly
 from ...running import run
 
 
@@ -138,3 +139,31 @@ def test_a_recorder_does_not_count_its_own_arrays() -> None:
             kept = recorder.whole()
     assert int(kept.alive.max()) == 80
     assert recorder.program().live_peak == 80
+
+
+OUTLIVED = """
+import threading
+import numpy as np
+from stowplan import NumpyRecorder
+
+asking = threading.Event()
+
+def ask():
+    for n in range(2000):
+        np.ones(n).sum()
+        asking.set()
+
+for _ in range(5):
+    recorder = NumpyRecorder(sites=True, threads=True)
+    with recorder:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        asking.wait()
+    del recorder
+    thread.join()
+    asking.clear()
+"""
+
+
+def test_threads_may_outlive_a_recorder_with_call_sites() -> None:
+    end_quietly(OUTLIVED)

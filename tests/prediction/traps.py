@@ -1,0 +1,625 @@
+"""Functions that are hard to predict, each with arguments of a size; and what they take, by Python's own account.
+
+``python -m tests.prediction.traps NAME`` prints one as JSON: what tracemalloc and the resident set have of it at the
+size that is asked about, and what a guard does that allows a tenth less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import ctypes
+import functools
+import inspect
+import itertools
+import json
+import math
+import mmap
+import sys
+import threading
+import tracemalloc
+import warnings
+from array import array
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import stowplan
+
+BIG = 2_000_000
+RNG = np.random.default_rng(0)
+
+
+class Trap(NamedTuple):
+    """A function, the arguments that it takes at a size, the size of the example and the one that is asked about."""
+
+    function: Callable[..., Any]
+    arguments: Callable[[int], tuple[Any, ...]]
+    example: int
+    asked: int
+
+
+TRAPS: dict[str, Trap] = {}
+
+
+def line(n: int) -> tuple[Any, ...]:
+    return (np.random.default_rng(n).standard_normal(n),)
+
+
+def ones(n: int) -> tuple[Any, ...]:
+    return (np.ones(n),)
+
+
+def square(n: int) -> tuple[Any, ...]:
+    return (np.random.default_rng(n).standard_normal((n, n)),)
+
+
+def number(n: int) -> tuple[Any, ...]:
+    return (n,)
+
+
+def trap(
+    arguments: Callable[[int], tuple[Any, ...]] = ones, example: int = 5000, asked: int = 8_000_000
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        TRAPS[function.__name__] = Trap(function, arguments, example, asked)
+        return function
+
+    return add
+
+
+in_square = trap(square, 100, 2500)
+by_number = trap(number, 5000, 8_000_000)
+
+# --- switches, in any spelling --------------------------------------------------------------------------------------
+
+
+@trap()
+def walrus(x: Any) -> Any:
+    return np.repeat(x, 5) if (n := x.size) > BIG and n else x + 1
+
+
+@trap()
+def by_table(x: Any) -> Any:
+    return {False: np.negative, True: lambda x: np.repeat(x, 3)}[len(x) > BIG](x)
+
+
+@trap()
+def matched(x: Any) -> Any:
+    match len(x) // BIG:
+        case 0:
+            return x + 1
+        case parts:
+            return np.repeat(x, parts)
+
+
+@trap()
+def bisected(x: Any) -> Any:
+    return np.repeat(x, 1 + bisect.bisect([1_000_000, 3_000_000, 6_000_000], len(x)))
+
+
+@trap()
+def shifted(x: Any) -> Any:
+    return np.repeat(x, 1 + (x.shape[0] >> 21))
+
+
+@trap()
+def logarithm(x: Any) -> Any:
+    return np.repeat(x, int(math.log2(len(x))) // 5)
+
+
+@trap()
+def asserted(x: Any) -> Any:
+    try:
+        assert np.size(x) < int("2_000_000")
+    except AssertionError:
+        return np.outer([1, 2, 3], x)
+    return x * 2
+
+
+@trap()
+def saturated(x: Any) -> Any:
+    return np.zeros((min(len(x), 3_000_000), 4)) + 1
+
+
+@trap()
+def in_chunks(x: Any) -> Any:
+    return sum(float((x[k : k + 1_000_000] * 2 + 1).sum()) for k in range(0, len(x), 1_000_000))
+
+
+@trap(square, 100, 3000)
+def of_both_sides(x: Any) -> Any:
+    return x @ x + np.kron(x, [1.0, 1.0])[:, ::2] if math.prod(x.shape) > 4_000_000 else x + 1
+
+
+@trap(lambda n: (np.ones((n, 9)),), 500, 900_000)
+def of_rows(x: Any) -> Any:
+    return x.repeat(3, axis=1) if len(x) > 300_000 else x * 2
+
+
+@trap(lambda n: (np.ones((n, 40)),), 60, 200_000)
+def of_the_ratio(x: Any) -> Any:
+    rows, columns = x.shape
+    return x * 2 if rows < 1000 * columns else x.repeat(3, axis=1)
+
+
+@trap(asked=1 << 23)
+def of_powers_of_two(x: Any) -> Any:
+    return np.repeat(x, 3) if len(x) & (len(x) - 1) == 0 else x + 1
+
+
+@trap()
+def of_thousands(x: Any) -> Any:
+    return np.repeat(x, 4) if len(x) % 1000 == 0 else x + 1
+
+
+@trap(asked=8_000_001)
+def of_odd_lengths(x: Any) -> Any:
+    return np.repeat(x, 4) if len(x) % 2 else x + 1
+
+
+@trap()
+def of_bytes(x: Any) -> Any:
+    return np.arange(len(x), dtype=np.int8 if x.nbytes < 1 << 24 else np.int64)
+
+
+class Settings:
+    limit = 24.0
+
+    def is_large(self, x: Any) -> bool:
+        return bool(x.nbytes / 1e6 > self.limit)
+
+
+@trap()
+def of_a_method(x: Any, settings: Any = Settings()) -> Any:  # noqa: B008
+    return np.repeat(x, 3) if settings.is_large(x) else x + 1
+
+
+# --- layouts --------------------------------------------------------------------------------------------------------
+
+
+def laid(view: Callable[[Any], Any]) -> Callable[[int], tuple[Any, ...]]:
+    return lambda n: (view(np.ones((n, 2 * n))),)
+
+
+@trap(laid(lambda x: x.T), 100, 2500)
+def of_a_transpose(x: Any) -> Any:
+    return np.ascontiguousarray(x).sum()
+
+
+@trap(laid(lambda x: x[:, ::2]), 100, 2500)
+def of_every_other(x: Any) -> Any:
+    return x.ravel() + 1
+
+
+@trap(laid(lambda x: x[:, :-7]), 100, 2500)
+def of_a_window(x: Any) -> Any:
+    return x.reshape(-1)
+
+
+@trap(laid(lambda x: x[::-1]), 100, 2500)
+def of_a_mirrored(x: Any) -> Any:
+    return x.copy().reshape(-1)
+
+
+@trap(laid(lambda x: x.astype(">f8")), 100, 2500)
+def of_other_bytes(x: Any) -> Any:
+    return x.astype("=f8", copy=False) * 2
+
+
+@trap(laid(lambda x: np.broadcast_to(x[0], (len(x), x.shape[1]))), 100, 2500)
+def of_a_broadcast(x: Any) -> Any:
+    return np.ascontiguousarray(x)
+
+
+@trap(laid(lambda x: np.asfortranarray(x)), 100, 2500)
+def of_fortran(x: Any) -> Any:
+    return np.require(x, requirements="C")
+
+
+@trap(laid(lambda x: np.ma.masked_less(x, 0)), 100, 2500)
+def of_a_mask(x: Any) -> Any:
+    return x * 2
+
+
+@trap(lambda n: (np.lib.stride_tricks.sliding_window_view(np.ones(n), 50),), 500, 200_000)
+def of_overlapping(x: Any) -> Any:
+    return x.copy()
+
+
+# --- state ----------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache
+def window_of(n: int) -> Any:
+    return np.hanning(n)
+
+
+@trap()
+def cached(x: Any) -> Any:
+    return (x * window_of(len(x))).sum()
+
+
+kept: list[Any] = []
+
+
+@trap()
+def keeping(x: Any) -> Any:
+    kept.append(x * 2)
+    return len(kept)
+
+
+tables: dict[str, Any] = {}
+
+
+@trap(asked=100_000)
+def with_a_table(x: Any) -> Any:
+    if "sine" not in tables:
+        tables["sine"] = np.sin(np.arange(4_000_000))
+    return tables["sine"][: len(x)] + x
+
+
+calls = itertools.count()
+
+
+@trap()
+def of_every_third_call(x: Any) -> Any:
+    return np.repeat(x, 4) if next(calls) % 3 == 2 else x + 1
+
+
+@trap()
+def of_chance(x: Any) -> Any:
+    return np.repeat(x, np.random.randint(1, 6))  # noqa: NPY002  # the state that predict may not change
+
+
+# --- threads --------------------------------------------------------------------------------------------------------
+
+
+@trap()
+def threaded(x: Any) -> Any:
+    threads = [threading.Thread(target=lambda: np.exp(x) * 2) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return x + 1
+
+
+@trap()
+def executed(x: Any) -> Any:
+    with ThreadPoolExecutor(2) as executor:
+        return sum(executor.map(lambda part: (part * 2 + 1).sum(), np.array_split(x, 4)))
+
+
+@trap()
+def threaded_beyond(x: Any) -> Any:
+    if len(x) > BIG:
+        return executed(x)
+    return (x * 2 + 1).sum()
+
+
+POOL = ThreadPoolExecutor(1)
+
+
+@trap()
+def on_a_thread_of_the_program(x: Any) -> Any:
+    return POOL.submit(lambda: (x * 2 + 1).sum()).result()
+
+
+# --- windows and filters --------------------------------------------------------------------------------------------
+
+
+@trap(line, 20_000, 4_000_000)
+def frames(x: Any) -> Any:
+    cut = np.lib.stride_tricks.sliding_window_view(x, 512)[::128]
+    return np.abs(np.fft.rfft(cut * np.hanning(512), axis=1)).sum()
+
+
+@trap(line, 20_000)
+def lowpass(x: Any) -> Any:
+    if len(x) < 1000:
+        raise ValueError("the input is too short")
+    return np.convolve(x, np.ones(99) / 99, "valid")
+
+
+@trap(line, 20_000)
+def moving_mean(x: Any, width: int = 1000) -> Any:
+    total = np.cumsum(x)
+    return (total[width:] - total[:-width]) / width
+
+
+@trap(lambda n: (np.ones(n), 700), 20_000, 6_000_000)
+def strided_mean(x: Any, width: int) -> Any:
+    return x[: len(x) // width * width].reshape(-1, width).mean(axis=1).repeat(width)
+
+
+@in_square
+def blurred(x: Any) -> Any:
+    return sum(np.pad(x, 8)[k : k + len(x), 8:-8] for k in range(17)) / 17
+
+
+@in_square
+def fast_convolved(x: Any) -> Any:
+    from scipy import signal
+
+    return signal.fftconvolve(x, np.ones((5, 5)))
+
+
+# --- numbers as sizes -----------------------------------------------------------------------------------------------
+
+
+@by_number
+def zeros(n: int) -> Any:
+    return np.zeros(n)
+
+
+@by_number
+def random_walk(n: int) -> Any:
+    return np.cumsum(np.random.default_rng(0).standard_normal(n))
+
+
+@trap(number, 60, 2500)
+def identity(n: int) -> Any:
+    return np.eye(n) @ np.ones((n, n)) + 1
+
+
+@trap(lambda n: (n, n // 2), 60, 4000)
+def grid(rows: int, columns: int) -> Any:
+    y, x = np.mgrid[0:rows, 0:columns]
+    return np.hypot(x, y)
+
+
+@trap(lambda n: (np.ones(n), n // 100), 6000, 100_000)
+def stacked(x: Any, times: int) -> Any:
+    return np.stack([x] * min(times, 200))
+
+
+@trap(lambda n: (np.ones(n), n))
+def with_its_length(x: Any, n: int) -> Any:
+    return x[:n] + np.arange(n)
+
+
+@trap(number, 10, 26)
+def of_two_to_the(n: int) -> Any:
+    return np.zeros(2**n)
+
+
+@trap(lambda n: (1 / n,), 1000)
+def of_a_step(step: float) -> Any:
+    return np.arange(0, 1, step)
+
+
+@trap(lambda n: (str(n),), 1000)
+def of_a_text(n: str) -> Any:
+    return np.zeros(int(n))
+
+
+@trap(lambda n: ((n, n),), 100, 3000)
+def of_a_shape(shape: tuple[int, int]) -> Any:
+    return np.zeros(shape) + 1
+
+
+@trap(lambda n: ([np.ones(n)] * 3,), 100)
+def of_a_list(arrays: list[Any]) -> Any:
+    return [one * 2 for one in arrays]
+
+
+@trap(lambda n: ((value for value in range(n)),), 100)
+def of_a_generator(values: Any) -> Any:
+    return np.fromiter(values, float)
+
+
+@trap(lambda n: (), 100)
+def of_nothing() -> Any:
+    return np.zeros(8_000_000) + 1
+
+
+@trap(lambda n: (np.array([n]),), 100)
+def of_a_number_in_an_array(sizes: Any) -> Any:
+    return np.zeros(int(sizes[0]))
+
+
+# --- memory that is no array's --------------------------------------------------------------------------------------
+
+
+@trap()
+def of_malloc(x: Any) -> Any:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    block = ctypes.c_void_p(libc.malloc(ctypes.c_size_t(3 * x.nbytes)))
+    ctypes.memset(block, 1, 3 * x.nbytes)
+    libc.free(block)
+    return x.sum()
+
+
+@trap(lambda n: (np.random.default_rng(n).random((n, n)) > 0.5,), 80, 3000)
+def labelled(x: Any) -> Any:
+    from scipy import ndimage
+
+    return int(ndimage.label(x, output=np.int32)[1])
+
+
+@in_square
+def inverted(x: Any) -> Any:
+    return np.linalg.inv(x)
+
+
+@trap()
+def of_bytearray(x: Any) -> Any:
+    return len(bytearray(2 * x.nbytes))
+
+
+@trap(asked=2_000_000)
+def of_floats(x: Any) -> Any:
+    return sum(x.tolist())
+
+
+@trap(asked=2_000_000)
+def of_objects(x: Any) -> Any:
+    return x.astype(object) + 1
+
+
+@trap()
+def of_a_mapping(x: Any) -> Any:
+    with mmap.mmap(-1, 2 * x.nbytes) as block:
+        block.write(b"1" * 1000)
+        for k in range(0, len(block), 4096):
+            block[k] = 1
+    return x + 1
+
+
+@trap()
+def of_an_array_of_python(x: Any) -> Any:
+    return array("d", bytes(x.nbytes)).buffer_info()[1]
+
+
+pool = stowplan.NumpyPool()
+
+
+@trap()
+def in_a_pool(x: Any) -> Any:
+    with pool:
+        return ((x * 2) + 1).sum()
+
+
+@trap()
+def sorted_objects(x: Any) -> Any:
+    return len({float(value): None for value in x[: len(x) // 8]})
+
+
+# --- sizes that values decide ---------------------------------------------------------------------------------------
+
+
+@trap(line)
+def positive(x: Any) -> Any:
+    return x[x > 0] * 2
+
+
+@trap(line)
+def distinct(x: Any) -> Any:
+    return np.unique(np.round(x, 3))
+
+
+@trap(lambda n: (np.arange(n),))
+def counted(x: Any) -> Any:
+    return np.bincount(x)
+
+
+@trap(lambda n: (np.ones(n), np.random.default_rng(n).integers(0, 9, n)), 5000, 2_000_000)
+def repeated(x: Any, times: Any) -> Any:
+    return np.repeat(x, times)
+
+
+@trap(line)
+def halving(x: Any) -> Any:
+    steps = [x]
+    while np.abs(steps[-1]).max() > 1:
+        steps.append(steps[-1] / 2)
+    return len(steps)
+
+
+# --- work that is still to be done, and other kinds -----------------------------------------------------------------
+
+
+@trap()
+def lazily(x: Any) -> Any:
+    yield x * 2
+
+
+@trap()
+async def awaited(x: Any) -> Any:
+    await asyncio.sleep(0)
+    return x * 2
+
+
+@trap()
+def mapped(x: Any) -> Any:
+    return map(np.negative, np.array_split(x, 4))
+
+
+@trap(asked=400_000)
+def recursive(x: Any) -> Any:
+    return x if len(x) < 1000 else np.concatenate([recursive(x[::2]), recursive(x[1::2])])
+
+
+@in_square
+def list_of_rows(x: Any) -> Any:
+    return [row * 2 + 1 for row in x]
+
+
+@in_square
+def chained(x: Any) -> Any:
+    return ((x * 2 + 1) / 3 - 1).sum(axis=0)
+
+
+@trap(lambda n: (np.ones((n, 2)), np.ones((n // 2, 2))), 60, 5000)
+def distances(x: Any, y: Any) -> Any:
+    return np.sqrt(((x[:, None] - y[None]) ** 2).sum(axis=-1))
+
+
+@trap(lambda n: (np.ones(n, np.float32),))
+def widened(x: Any) -> Any:
+    return x.astype(float) * 2.5 + x
+
+
+@trap(lambda n: (np.ones(n, [("a", "f8"), ("b", "i2")]),))
+def of_records(x: Any) -> Any:
+    return np.sort(x, order="b")["a"] * 2
+
+
+@in_square
+def of_contraction(x: Any) -> Any:
+    return np.einsum("ij,jk,kl->il", x, x, x, optimize=True)
+
+
+@trap(lambda n: (np.ones((n, n // 3)),), 300, 4000)
+def shorter_side(x: Any) -> Any:
+    return np.zeros((min(x.shape), 5000)) + 1
+
+
+def account(name: str) -> dict[str, Any]:
+    """Return what a function takes at the size asked about, and what a guard says that allows a tenth less."""
+    function, make, example, asked = TRAPS[name]
+
+    def outcome(arguments: tuple[Any, ...]) -> Any:
+        found = function(*arguments)
+        if inspect.iscoroutine(found):
+            return asyncio.run(found)
+        return list(found) if hasattr(found, "__next__") else found
+
+    outcome(make(example))  # imports what it needs
+    arguments = make(asked)
+    tracemalloc.start()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    result = outcome(arguments)
+    traced, grown = tracemalloc.get_traced_memory()[1], resident("VmHWM") - before
+    tracemalloc.stop()
+    del result
+    true = grown if grown > 1.03 * traced + 2**23 else traced
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            found = stowplan.guard(memory=true * 9 // 10)(function)(*make(asked))
+            found.close() if inspect.iscoroutine(found) else None
+            word = "; ".join(
+                str(one.message)
+                for one in said
+                if "guard" in str(one.message) or "stowplan" in str(one.message)
+            )
+        except MemoryError as error:
+            word = f"MemoryError: {error}"
+    return {"true": true, "traced": traced, "resident": grown, "guard": word}
+
+
+def resident(name: str) -> int:
+    """Return a number of bytes of this process, as Linux tells it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(one for one in lines if one.startswith(name + ":")).split()[1])
+
+
+if __name__ == "__main__":
+    print(json.dumps(account(sys.argv[1])))
