@@ -29,6 +29,7 @@ from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
 from .graph_builder import LEFT, Call, GraphBuilder, Value, root_of
 from .meter import Meter
+from .optimizer_in_backward import gradient_of
 from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .timed import Seconds, TimedStep
@@ -99,8 +100,9 @@ class RecordingStep(TimedStep):
             self._graph.add(array, "persistent", resident=True)
         before = Call("gradients of the step before", Phase.FORWARD, LEFT)
         for param in parameters:
-            if param.grad is not None:
-                root = root_of(param.grad)
+            gradient = gradient_of(param)
+            if gradient is not None:
+                root = root_of(gradient)
                 value = self._graph.write(before, root, f"gradient of {param.name}")
                 self._graph.watch(root, value)
                 self._left[value] = param
@@ -241,7 +243,7 @@ class RecordingStep(TimedStep):
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         value = self._gradient.get(node)
         if value is None or not self._may_update(node):
-            if value is not None:
+            if value is not None and node not in self._consumed:
                 self._graph.hold(value)
             super()._finish_leaf(node, grads, loss_scale)
             return
@@ -284,7 +286,7 @@ class RecordingStep(TimedStep):
         """Return the recording, after the step, when the meter has been left."""
         calls = self._graph.calls
         for value, param in self._left.items():
-            if param.grad is None:  # the next step begins without it
+            if gradient_of(param) is None:  # the next step begins without it
                 calls[0].writes.remove(value)
                 self._graph.values[value] = Value(self._graph.values[value].name, 0, value, 0, resident=True)
         graph, rows = self._graph.build(self.meter.rises(len(calls)).tolist())

@@ -47,6 +47,7 @@ __all__ = [
     "held_arrays",
     "hidden_arrays",
     "is_idempotent",
+    "is_known",
     "may_run_again",
     "rebuildable",
     "rerun",
@@ -103,7 +104,9 @@ _trusted: set[type] = set()
 
 
 def trust(function_class: type) -> type:
-    """Declare that a user's class may be run again, as its ``forward`` only makes results and sets attributes.
+    """Declare that a user's class may be run again, and its inputs updated as soon as its backward step is over.
+
+    Its ``forward`` only makes results and sets attributes, and its ``backward`` reads no parameter but its inputs.
 
     Parameters
     ----------
@@ -255,7 +258,13 @@ def may_run_again(function: Any) -> bool:
         return False
     if isinstance(own, BatchRenormalizationFunction) and own.update_statistics:
         return False
-    return type(own) in _trusted or type(own).__module__.startswith("chainer.")
+    return is_known(function)
+
+
+def is_known(function: Any) -> bool:
+    """Whether a function's class is Chainer's, or the program vouches for it (`trust`)."""
+    own = type(_old_style(function) or function)
+    return own in _trusted or own.__module__.startswith("chainer.")
 
 
 def _repeats(

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -46,19 +45,17 @@ from ..units import parse_bytes
 from . import seams
 from .capture import Recording, RecordingStep
 from .directions import Follower
-from .early import reason_against, require_set_up
 from .evictions import Swap
 from .execution import ScheduledStep
-from .gradient_reads import GradientReads
 from .known import TIMED_STEPS, Known, over_budget
 from .meter import clock_for, device_of, meter_for
+from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
 from .retained import Retained, parameters_of, resident_arrays
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
-from .updating import NESTED, Updates
 from .written import Written
 
 if TYPE_CHECKING:
@@ -92,9 +89,15 @@ class Scheduler:
         Whether parameters and the optimizer's state are out of memory, too, in a file as for ``swap``, except while an
         operator or an update uses them. On the host, with reference counts that prove that nothing else has the array.
     watch
-        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
-        reads no gradient outside of the backward pass and the update, that no two passes visit one operator, and that
-        none reaches into the graph of an earlier step; a step that does so raises `.ScheduleError`.
+        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that no two
+        passes visit one operator, and that none reaches into the graph of an earlier step; a step that does so raises
+        `.ScheduleError`.
+    early_updates
+        Where parameters are updated in the backward pass, and their gradients freed. None: where one call holds both,
+        as ``optimizer.update(lossfun, ...)`` does, and so Chainer's updater. True: in a loop by hand, too: the program
+        promises that each step is one backward pass and one update, with nothing between them that reads or changes
+        parameters, gradients, the optimizer or its hooks, and that no function or hook of its own does so in the
+        backward pass. False: nowhere. A gradient that is gone raises `.ScheduleError` when it is read.
 
     Warns
     -----
@@ -112,18 +115,18 @@ class Scheduler:
 
     Notes
     -----
-    Activations are released early, parameters updated early, and values recomputed under a budget with one
-    backward pass and one update, by ``update(lossfun)`` or by hand. So they are with ``WeightDecay``, ``Lasso``,
+    Activations are released early, parameters updated early, and values recomputed under a budget with
+    ``update(lossfun)``. So they are with ``WeightDecay``, ``Lasso``,
     ``GradientLARS``, ``GradientHardClipping``, ``ExponentialShift`` and its like, ``FailOnNonNumber``, ``observe_lr``,
     ``DumpGraph``, function and link hooks, ``SpectralNormalization``, ``WeightStandardization``, ``Linear(None, ...)``,
     ``disable_update``, an optimizer of some links, ``MultiprocessIterator``, snapshots, and two losses with a graph
     each. Otherwise `stats` gives the reason:
 
-    - Gradients are kept until the update (``keeps_gradients``), and the rest works, with ``GradientClipping``,
-      ``GradientNoise``, loss scaling, float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``,
-      a program that reads ``param.grad`` in the first step or right after it, an optimizer with an ``update`` of its
-      own, ``MSVAG``, ``SMORMS3``, rules that are not Chainer's, ``F.forget``, several passes or optimizers with an
-      ``update()`` without a loss function, and double backprop (gradient penalty).
+    - Gradients are kept until the update (``keeps_gradients``), and the rest works, by hand (``loss.backward()``, then
+      ``optimizer.update()``: see ``early_updates``), with ``GradientClipping``, ``GradientNoise``, loss scaling,
+      float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``, an optimizer with methods of its
+      own, ``MSVAG``, ``SMORMS3``, rules, functions and function hooks that are not Chainer's, ``F.forget``, double
+      backprop (gradient penalty), debug mode, and ``np.errstate(all="raise")``.
     - With several graphs first, then backward passes and updates in turns, no schedule is made under a budget, either:
       recomputed, an operator would read updated parameters (``keeps_graph``).
     - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training,
@@ -143,10 +146,7 @@ class Scheduler:
         scheduler = stowplan.chainer.Scheduler(optimizer, pool=pool, budget="600 MiB")
         for x, t in batches:
             with scheduler.step():
-                loss = model(x, t)
-                model.cleargrads()
-                loss.backward()
-                optimizer.update()
+                optimizer.update(model, x, t)
     """
 
     def __init__(
@@ -161,6 +161,7 @@ class Scheduler:
         swap: bool | str | os.PathLike[str] = False,
         swap_parameters: bool = False,
         watch: bool = True,
+        early_updates: bool | None = None,
     ) -> None:
         self._swaps, self._folder = bool(swap), None if isinstance(swap, bool) else os.fspath(swap)
         self._swap: Swap | None = None
@@ -180,12 +181,17 @@ class Scheduler:
         self._known: list[Known] = []
         self._unknown: Counter[int] = Counter()
         self._record = self._budget is not None
-        self.reads = GradientReads()
-        weakref.finalize(self, self.reads.stop)
         self._watch, self._is_first, self._retained = watch, True, Retained(self._optimizers)
-        self.one_update = not watch and len(self._optimizers) == 1
-        """Whether a step is one backward pass, then one update."""
-        self._running, self._stats = False, SchedulerStats()
+        self._running = self._is_half_updated = False
+        self._stats = SchedulerStats()
+        self._early = early_updates
+        if early_updates is False:
+            self.keep_gradients("early_updates is False")
+        elif early_updates and len(self._optimizers) > 1:
+            raise ScheduleError(
+                f"early_updates is True with {len(self._optimizers)} optimizers; expected one, or None: then each "
+                "optimizer.update(lossfun, ...) updates early"
+            )
 
     @property
     def stats(self) -> SchedulerStats:
@@ -217,6 +223,10 @@ class Scheduler:
         reason
             For `stats`.
         """
+        self._early = False
+        self._note_kept(reason)
+
+    def _note_kept(self, reason: str | None) -> None:
         if self._stats.keeps_gradients is None:
             self._stats = replace(self._stats, keeps_gradients=reason)
 
@@ -238,7 +248,11 @@ class Scheduler:
         """
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
-        self.reads.stop()
+        if self._is_half_updated:
+            raise ScheduleError(
+                "an exception ended a step before this one when its backward pass had updated some parameters, and not "
+                "all; expected a new Scheduler, once parameters and state are restored, or early_updates=False"
+            )
         swap = None if not schedule or (self._is_first and self._watch) else self._parameters
         if swap is not None:
             swap.begin_step(parameters_of(self._optimizers))
@@ -259,12 +273,13 @@ class Scheduler:
                 if isinstance(step, RecordingStep):
                     stack.enter_context(step.meter)
                 for optimizer in self._optimizers:
-                    stack.enter_context(Updates(self, step, optimizer))
+                    stack.enter_context(Updates(step, optimizer, self._early))
                 stack.enter_context(seams.running(step))
                 yield
         finally:
             self._running = False
             if step is not None:
+                self._is_half_updated = step.is_half_updated
                 step.close()
         self._over(name, step)
 
@@ -273,15 +288,11 @@ class Scheduler:
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
-            refuses = not self._watch and self._stats.keeps_gradients is None
-            self.reads.start(parameters_of(self._optimizers), refuses=refuses)
-            step = ScheduledStep(
+            return "watched" if self._watch else "lean", ScheduledStep(
                 release=not self._watch,
                 sparing=None if self._watch else self._sparing(),
                 written=Written() if self._watch and self._budget is not None else None,
             )
-            step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
-            return "watched" if self._watch else "lean", step
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
             return "lean", ScheduledStep(release=False)
         self._collect()
@@ -338,20 +349,13 @@ class Scheduler:
                     RuntimeWarning,
                     stacklevel=4,
                 )
-        if step.nested:
-            self.keep_gradients(NESTED)
+        self._note_kept(step.keeps_gradients)
         grew = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
-            self.one_update = step.passes == step.updates == len(self._optimizers) == 1
-            if step.updates == 0:
-                known = filter(None, map(reason_against, self._optimizers))
-                self.keep_gradients(next(known, "no update in the first step"))
-            elif step.updates_by_hand and not self.one_update:
-                self.keep_gradients("several backward passes or optimizers, and update() without a loss")
         elif grew:  # what was recorded knows less of it
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
             self._known, self._record = [], self._budget is not None
