@@ -96,6 +96,7 @@ class RecordingStep(TimedStep):
         self._gradient: dict[Any, int] = {}  # of each node, the value of its gradient
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
+        self.values.on_held = lambda node: self._graph.hold(self._value_of[node])
         for array in resident:
             self._graph.add(array, "persistent", resident=True)
         before = Call("gradients of the step before", Phase.FORWARD, LEFT)
@@ -219,6 +220,10 @@ class RecordingStep(TimedStep):
         self.meter.runs(-1)
         super()._bring_back(function)
         self.meter.runs(len(self._graph.calls) - 1)
+
+    def _references(self, node: Any, grads: Any) -> int:
+        own = (node in self._gradient) + (node in self._graph.terms)
+        return super()._references(node, grads) + own
 
     def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
         written = super()._write_over(function, out_grad)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -61,6 +62,8 @@ class ScheduledStep:
     ----------
     releases
         As `release`.
+    written
+        Finds out if the program writes on arrays; None: nothing looks for that, and no operator runs again.
     values
         Which arrays are in memory; counts what was recomputed and swapped.
     parameters
@@ -97,10 +100,10 @@ class ScheduledStep:
         written: Written | None = None,
     ) -> None:
         self.releases = release
-        self._written = written
+        self.written = written
         self._follower = follower
         self._token = next(_tokens)
-        self.values = StepValues(self._token, follower, swap, sparing)
+        self.values = StepValues(self._token, follower, swap, sparing, written)
         self.early: EarlyUpdate | None = None
         self.checks_early = self.is_half_updated = False
         self.keeps_gradients: str | None = None
@@ -120,6 +123,7 @@ class ScheduledStep:
         self._in_backward = False
         self._consumed: dict[Any, Consumed] = {}  # of the nodes of parameters that this pass comes by
         self._visited: set[int] = set()
+        self._functions: list[weakref.ref[Any]] = []  # that the step has applied
 
     @property
     def structure(self) -> Structure | None:
@@ -147,7 +151,7 @@ class ScheduledStep:
             return None
         if self._cut_off:
             return "a variable is cut off (Variable.unchain) after an operator has read it"
-        if self._written is not None and self._written.found:
+        if self.written is not None and self.written.found:
             return "the program writes on an array after an operator has made or read it"
         return (
             "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
@@ -157,8 +161,8 @@ class ScheduledStep:
         """Free the step's graph, without waiting for garbage collection."""
         self.before_backward = self.early = None
         self.values.close()
-        if self._written is not None:
-            self._written.close()
+        if self.written is not None:
+            self.written.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -183,11 +187,12 @@ class ScheduledStep:
             return outputs
         self.count += 1
         function._stowplan.made = _made(function)
-        if self._written is not None:
-            read = zip(function.inputs, map(array_of, inputs), strict=True)
-            self._written.saw(read, ((y.node, y.raw_array) for y in outputs))
+        self._functions.append(weakref.ref(function))
         if isinstance(function, Forget):
             self.nested = True
+        if self.written is not None:
+            read = zip(function.inputs, map(array_of, inputs), strict=True)
+            self.written.saw(read, ((y.node, y.raw_array) for y in outputs))
         if self._follower is not None:
             directions = self._follower.saw(function, inputs, outputs)
             if directions is not None:
@@ -219,8 +224,9 @@ class ScheduledStep:
             found = self._take_gradients(functions)
             if self.passes == 1:
                 self.gradients_found = found
-            if self._written is not None:
-                self._written.look()
+            if self.written is not None:
+                self.written.look()
+            self.values.count_readers(filter(None, (reference() for reference in self._functions)))
             if self.values.updated:
                 self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
@@ -282,7 +288,9 @@ class ScheduledStep:
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
-        if function.inputs is not None and state_of(function, self._token) is not None:
+        state = state_of(function, self._token)
+        if function.inputs is not None and state is not None:
+            self._walked_twice |= not self._in_backward and state.number in self._visited  # by chainer.grad
             self.values.before_backward(function)
             self._fetch_retained(function)
 
@@ -344,9 +352,10 @@ class ScheduledStep:
                     leaves[node] = None
                 else:
                     candidates.add(node.creator_node)
+            node = None
             if self.parameters is not None:
                 self.parameters.unchanged_by(function)
-            self.values.after_backward(function)
+            self.values.after_backward(function, lambda node: self._references(node, grads))
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
                     readers[node] -= 1
@@ -405,6 +414,10 @@ class ScheduledStep:
         self.values.before_backward(function)
         self._fetch_retained(function)
 
+    def _references(self, node: Any, grads: Any) -> int:
+        """Return how often a backward pass refers to a node, besides `values` and the graph."""
+        return int(node in grads.grads)
+
     def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
         return write_over(function, out_grad)
 
@@ -416,8 +429,8 @@ class ScheduledStep:
         """Note that these were updated: no operator that has read them may run again."""
         for param in parameters:
             self.values.updated[id(param)] = self.count
-            if self._written is not None:
-                self._written.forget(param.node)
+            if self.written is not None:
+                self.written.forget(param.node)
 
     def _frees(self, node: Any) -> bool:
         """Whether the gradient of a leaf that is complete goes before the pass is over."""

@@ -177,7 +177,7 @@ class Consumed(chainer.Variable):  # type: ignore[misc]
     """Stands for the gradient of a parameter that was updated early: whatever reads it gets a `ScheduleError`.
 
     It is in the place of the gradient's variable, and of Chainer's mark that a gradient may be read, which copies of
-    the parameter take over. Clearing or setting the gradient removes both. What a backward pass adds to it is gone, too.
+    the parameter take over. Clearing or setting the gradient removes both. What a backward pass adds to it goes, too.
     """
 
     def __init__(self, parameter: str | None) -> None:
@@ -342,7 +342,12 @@ class Updates:
     def _begin(self) -> None:
         """Let the backward pass that is about to begin update parameters, if nothing speaks against it."""
         step = self._step
-        if self._early is not None or self._wanted is False or not step.releases:
+        if self._early is not None and self._early.has_begun:
+            raise ScheduleError(
+                "a second backward pass before optimizer.update(), and the first one has updated parameters; expected "
+                "early_updates=None, or step(schedule=False) for such a step"
+            )
+        if self._wanted is False or not step.releases:
             return
         reason = reason_against(self._outer) or (NESTED if step.nested else None)
         if reason is None:
@@ -361,7 +366,7 @@ class Updates:
         else:
             if lossfun is not None:
                 self._run_backward(lossfun(*args, **named))
-            elif not self._wanted and step.releases:
+            elif not self._wanted:
                 step.keep_gradients(reason_against(self._outer) or BY_HAND)
             early, step.early = step.early, None
             step.update_rest(self._original() if early is None else early.finish)

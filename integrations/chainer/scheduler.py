@@ -276,6 +276,10 @@ class Scheduler:
                     stack.enter_context(Updates(step, optimizer, self._early))
                 stack.enter_context(seams.running(step))
                 yield
+        except ValueError as error:
+            if step is not None and step.written is not None:
+                step.written.explain(error)
+            raise
         finally:
             self._running = False
             if step is not None:
@@ -291,7 +295,7 @@ class Scheduler:
             return "watched" if self._watch else "lean", ScheduledStep(
                 release=not self._watch,
                 sparing=None if self._watch else self._sparing(),
-                written=Written() if self._watch and self._budget is not None else None,
+                written=self._written(),
             )
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
             return "lean", ScheduledStep(release=False)
@@ -303,17 +307,27 @@ class Scheduler:
                 parameters_of(self._optimizers),
                 sparing=self._sparing(),
                 clock=clock_for(parameters_of(self._optimizers)),
+                written=self._written(),
             )
         if any(known.is_refined for known in self._known):
             return "timed", TimedStep(
                 follower=Follower([(known.recording.structure, known.directions) for known in self._known]),
                 swap=self._swap_file(),
                 clock=clock_for(parameters_of(self._optimizers)),
+                written=self._written(),
             )
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
-            return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
-        return "lean", ScheduledStep(sparing=self._sparing())
+            return "scheduled", ScheduledStep(
+                follower=Follower(ready), swap=self._swap_file(), written=self._written()
+            )
+        return "lean", ScheduledStep(sparing=self._sparing(), written=self._written())
+
+    def _written(self) -> Written | None:
+        """Return what looks for writes on arrays, in steps that run operators again."""
+        if self._budget is None:
+            return None
+        return Written(refuses=not (self._is_first and self._watch))
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""

@@ -14,8 +14,9 @@ A function runs again only if it was seen to give the same bits, and only until 
 from __future__ import annotations
 
 import collections
+import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from chainer import variable
@@ -29,6 +30,7 @@ from .gradients import read_by_backward
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rebuildable, rerun, set_hidden, settings
 from .sparing import Sparing
+from .written import Written
 
 __all__ = ["StepValues", "array_of", "has_all"]
 
@@ -50,11 +52,15 @@ class StepValues:
         The place that values are evicted to; None: they stay.
     sparing
         Decides what is kept where there are no directions; None: all that a backward step reads.
+    written
+        Knows what arrays held when operators read them; None: nothing does, so no operator may run again.
 
     Attributes
     ----------
     parameters
         As for `ScheduledStep`.
+    on_held
+        Called with each node whose array stays as the program refers to it.
     recomputed
         Operators that ran again.
     updated
@@ -62,16 +68,26 @@ class StepValues:
     """
 
     def __init__(
-        self, step: int, follower: Follower | None, swap: Swap | None, sparing: Sparing | None
+        self,
+        step: int,
+        follower: Follower | None,
+        swap: Swap | None,
+        sparing: Sparing | None,
+        written: Written | None,
     ) -> None:
         self._step = step
         self._follower = follower
         self._sparing = sparing
+        self._written = written
         self._evictions = None if swap is None else Evictions(swap)
         self.parameters: ParameterSwap | None = None
+        self.on_held: Callable[[Any], object] = bool
         self.recomputed = 0
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
+        self._readers: collections.Counter[Any] = (
+            collections.Counter()
+        )  # of nodes, by functions that there are
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
         self._place = -1  # of the last backward step that is over
@@ -93,6 +109,7 @@ class StepValues:
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
         self._uses.clear()
+        self._readers.clear()
         self._nodes.clear()
         if self._evictions is not None:
             self._evictions.close()
@@ -178,6 +195,10 @@ class StepValues:
 
     # --- before a backward step ---------------------------------------------------------------------------------------
 
+    def count_readers(self, functions: Iterable[Any]) -> None:
+        """Count how often functions of this step refer to each node; a pass begins."""
+        self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
+
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
         """Count how many backward steps of the next pass read each node."""
         self._uses = uses
@@ -258,6 +279,10 @@ class StepValues:
 
         The arrays of the nodes that are wanted are kept, and of those that later backward steps read.
         """
+        if self._written is None:
+            raise ScheduleError(
+                f"the arrays of {makers[0].label} are gone: a second backward pass; {_LEAVE_OUT}"
+            )
         again: dict[Any, None] = {}
         stack = list(makers)
         while stack:
@@ -300,6 +325,7 @@ class StepValues:
     def _run_again(
         self, function: Any, readers: collections.Counter[Any], temporary: dict[Any, Any], wanted: set[Any]
     ) -> None:
+        assert self._written is not None
         self._unpack(function)
         if self.parameters is not None:
             self.parameters.use(node.get_variable_or_none() for node in function.inputs)
@@ -307,6 +333,8 @@ class StepValues:
         for node in function.inputs:
             array = self._there(node)
             arrays.append(temporary[node] if array is None else array)
+            if _is_swapped(node):
+                self._written.require_same(node, arrays[-1])
         outputs = rerun(function, arrays, function._stowplan.settings)
         self.recomputed += 1
         del array, arrays
@@ -323,34 +351,49 @@ class StepValues:
             elif node._data is None:
                 if self._uses[node] > 0 or node in wanted:
                     node._data = outputs[index]
+                    self._written.forget(node)
                 elif readers[node] > 0:
                     temporary[node] = outputs[index]
 
     # --- after a backward step ----------------------------------------------------------------------------------------
 
-    def after_backward(self, function: Any) -> None:
-        """Free the arrays that the backward step of this function was the last to read."""
+    def after_backward(self, function: Any, references: Callable[[Any], int]) -> None:
+        """Free the arrays that the backward step of this function was the last to read.
+
+        Parameters
+        ----------
+        function
+            A `chainer.FunctionNode` whose backward step is over.
+        references
+            Returns how often the backward pass refers to a node. Who else refers to it is the program, which gets the
+            array that Chainer's node would have.
+        """
         self._place += 1
-        for node in read_by_backward(function):
+        for node in (read := read_by_backward(function)):
             self._uses[node] -= 1
-            if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
-                node._data = None
-        for node in () if self._sparing is None else self._sparing.release(function):
-            if self._uses[node] <= 0 and node.creator_node is not None:
-                node._data = None
         drop_outputs(function, lambda *_: True)
-        for output in function.outputs:
-            if output() is not None:
-                output()._data = None
         function._stowplan.packed.clear()
         _clear(function, hidden_arrays(function))
-        directions = self._directions
-        if directions is None:
-            return
-        for value in directions.released.get(self._place, ()):
-            node = self._nodes.get(value, _no_node)()
-            if node is not None and self._uses[node] <= 0 and node.creator_node is not None:
-                node._data = None
+        read += [] if self._sparing is None else self._sparing.release(function)
+        if self._directions is not None:
+            values = self._directions.released.get(self._place, ())
+            read += [node for value in values if (node := self._nodes.get(value, _no_node)()) is not None]
+        read = [node for node in read if self._uses[node] <= 0 and not self._wanted(node)]
+        read += [node for output in function.outputs if (node := output()) is not None]
+        done, read, node = dict.fromkeys(read), [], None
+        for node in done:
+            if node.creator_node is not None:
+                self._free(node, references(node) + 2)  # the dict, and this name
+
+    def _free(self, node: Any, references: int) -> None:
+        """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
+        # This name, the argument, and the keys of both counters.
+        own = references + 2 + (node in self._readers) + self._readers[node]
+        if node in self._uses and sys.getrefcount(node) > own + 1:
+            node._data = _array(node)
+            self.on_held(node)
+        else:
+            node._data = None
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
