@@ -32,22 +32,21 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
-from ..scheduling import lean, simulate
+from ..scheduling import as_recorded, lean, simulate
 from ..swapping import SwapFile
-from ..units import parse_bytes
 from . import seams
 from .capture import Recording, RecordingStep
 from .directions import Follower
 from .evictions import Swap
 from .execution import ScheduledStep
-from .known import TIMED_STEPS, Known, over_budget
+from .known import TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
 from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
@@ -77,7 +76,9 @@ class Scheduler:
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: the steps are not planned.
     budget
-        Bytes, or a text like ``"600 MiB"``, for all that a step has alive, parameters and state included. None: lean.
+        Bytes, a text like ``"600 MiB"``, or a share of the plain peak like ``"60%"``, for all that a step has alive,
+        parameters and state included. The plain peak is that of the first step recorded, without recomputation. None:
+        lean.
     key
         The key of the pool's step.
     solver, time_limit
@@ -108,7 +109,7 @@ class Scheduler:
     Raises
     ------
     ValueError
-        The budget is not a number of bytes.
+        The budget is neither a number of bytes nor a share.
     ScheduleError
         ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool; parameters to be swapped
         are not on the host, or Python is 3.14 or newer.
@@ -176,11 +177,12 @@ class Scheduler:
                 f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None"
             )
         self._pool = pool
-        self._budget = None if budget is None else parse_bytes(budget)
+        self._asked = budget
+        self._budget, self._share = (None, None) if budget is None else parse_budget(budget)
         self._key, self._solver, self._time_limit = key, solver, time_limit
         self._known: list[Known] = []
         self._unknown: Counter[int] = Counter()
-        self._record = self._budget is not None
+        self._record = budget is not None
         self._watch, self._is_first, self._retained = watch, True, Retained(self._optimizers)
         self._running = self._is_half_updated = False
         self._stats = SchedulerStats()
@@ -253,19 +255,28 @@ class Scheduler:
                 "an exception ended a step before this one when its backward pass had updated some parameters, and not "
                 "all; expected a new Scheduler, once parameters and state are restored, or early_updates=False"
             )
-        swap = None if not schedule or (self._is_first and self._watch) else self._parameters
-        if swap is not None:
-            swap.begin_step(parameters_of(self._optimizers))
-        name, step = ("plain", None) if not schedule else self._next()
         self._running = True
         try:
-            with ExitStack() as stack:
-                if step is None:
+            if not schedule:
+                yield
+                return
+            swap = None if self._is_first and self._watch else self._parameters
+            with nullcontext() if self._pool is None else self._pool.serving():
+                if swap is not None:
+                    swap.begin_step(parameters_of(self._optimizers))
+                name, step = self._next()
+                with self._entered(name, step, swap):
                     yield
-                    return
-                is_lean = self._budget is None or self._stats.keeps_graph is not None
+            self._over(name, step)
+        finally:
+            self._running = False
+
+    @contextmanager
+    def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
+        try:
+            with ExitStack() as stack:
+                is_lean = self._asked is None or self._stats.keeps_graph is not None
                 if self._pool is not None and name == ("lean" if is_lean else "scheduled"):
-                    stack.enter_context(self._pool.serving())
                     stack.enter_context(self._pool.step(self._key))
                 if swap is not None:
                     step.parameters = step.values.parameters = swap
@@ -277,15 +288,12 @@ class Scheduler:
                 stack.enter_context(seams.running(step))
                 yield
         except ValueError as error:
-            if step is not None and step.written is not None:
+            if step.written is not None:
                 step.written.explain(error)
             raise
         finally:
-            self._running = False
-            if step is not None:
-                self._is_half_updated = step.is_half_updated
-                step.close()
-        self._over(name, step)
+            self._is_half_updated = step.is_half_updated
+            step.close()
 
     # --- which step comes next ----------------------------------------------------------------------------------------
 
@@ -325,7 +333,7 @@ class Scheduler:
 
     def _written(self) -> Written | None:
         """Return what looks for writes on arrays, in steps that run operators again."""
-        if self._budget is None:
+        if self._asked is None:
             return None
         return Written(refuses=not (self._is_first and self._watch))
 
@@ -351,14 +359,14 @@ class Scheduler:
             swap, self._swap = self._swap, None
             if swap is not None:
                 swap.close()
-        what = step.reason_to_keep_graph(recomputes=self._budget is not None)
+        what = step.reason_to_keep_graph(recomputes=self._asked is not None)
         if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
             self._stats = replace(self._stats, keeps_graph=what)
-            if self._budget is not None:
+            if self._asked is not None:
                 warnings.warn(
-                    f"steps are not held to the budget of {self._budget:,} bytes: {what}; expected one graph for each "
+                    f"steps are not held to the budget of {self._asked}: {what}; expected one graph for each "
                     "loss, and its backward pass before its parameters are updated",
                     RuntimeWarning,
                     stacklevel=4,
@@ -372,7 +380,7 @@ class Scheduler:
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
         elif grew:  # what was recorded knows less of it
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
-            self._known, self._record = [], self._budget is not None
+            self._known, self._record = [], self._asked is not None
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):
@@ -402,6 +410,10 @@ class Scheduler:
             return
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
         self._stats = replace(self._stats, retained_bytes=retained)
+        if self._budget is None:
+            assert self._share is not None
+            plain = simulate(recording.graph, as_recorded(recording.graph)).peak
+            self._budget = int(self._share * (retained + plain))
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:
