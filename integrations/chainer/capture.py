@@ -97,6 +97,7 @@ class RecordingStep(TimedStep):
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
         self.values.on_held = lambda node: self._graph.hold(self._value_of[node])
+        self.values.on_held_function = self._hold_hidden
         for array in resident:
             self._graph.add(array, "persistent", resident=True)
         before = Call("gradients of the step before", Phase.FORWARD, LEFT)
@@ -142,6 +143,10 @@ class RecordingStep(TimedStep):
         kind = kind_of(function, outputs)
         self._operators.append(Operator(kind, tuple(reads), tuple(writes), leaves, hidden, number, -1))
         return outputs
+
+    def _hold_hidden(self, function: Any) -> None:
+        for value in self._operators[function._stowplan.number].hidden.values():
+            self._graph.hold(value)
 
     def _input(self, call: Call, x: Any) -> int:
         """Return the value of an input; a new one if no operator wrote it."""

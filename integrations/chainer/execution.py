@@ -170,8 +170,7 @@ class ScheduledStep:
         """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
-        if self._follower is not None:
-            self.values.before_forward(self.count)
+        self.values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self.values.spares else []
         function._stowplan = FunctionState(self._token, self.count)
         if self.parameters is None:

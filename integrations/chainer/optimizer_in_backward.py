@@ -314,6 +314,7 @@ class Updates:
         self._step, self._outer, self._wanted = step, optimizer, early
         self._optimizer = behind(optimizer)
         self._early: EarlyUpdate | None = None
+        self._is_over = False
 
     def __enter__(self) -> None:
         self._own = vars(self._optimizer).get("update")
@@ -323,10 +324,13 @@ class Updates:
 
     def __exit__(self, *error: object) -> None:
         early, self._early = self._early, None
-        if self._own is None:
+        self._is_over = True
+        if (
+            vars(self._optimizer).get("update") == self.update
+        ):  # else the program has put its own there meanwhile
             del vars(self._optimizer)["update"]
-        else:
-            self._optimizer.update = self._own
+            if self._own is not None:
+                self._optimizer.update = self._own
         if early is not None and early.has_begun:
             self._step.is_half_updated = True
             if error[0] is None:
@@ -359,6 +363,9 @@ class Updates:
     def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
         """Update the parameters, as `chainer.GradientMethod.update`."""
         optimizer, step = self._optimizer, self._step
+        if self._is_over:  # the program has kept this method
+            self._original()(lossfun, *args, **named)
+            return
         step.updates += 1
         step.before_backward = None
         if self._own is not None or type(optimizer).update is not GradientMethod.update:

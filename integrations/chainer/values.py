@@ -17,6 +17,7 @@ import collections
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from chainer import variable
@@ -28,7 +29,17 @@ from .evictions import BACKWARD, FORWARD, Evictions, Swap
 from .function_state import FunctionState, drop_outputs, state_of
 from .gradients import read_by_backward
 from .parameter_swap import ParameterSwap, swapped
-from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rebuildable, rerun, set_hidden, settings
+from .rerun import (
+    DRAWN,
+    get_hidden,
+    hidden_arrays,
+    may_run_again,
+    old_style,
+    rebuildable,
+    rerun,
+    set_hidden,
+    settings,
+)
 from .sparing import Sparing
 from .written import Written
 
@@ -61,6 +72,8 @@ class StepValues:
         As for `ScheduledStep`.
     on_held
         Called with each node whose array stays as the program refers to it.
+    on_held_function
+        Called with each function whose hidden arrays do.
     recomputed
         Operators that ran again.
     updated
@@ -82,6 +95,7 @@ class StepValues:
         self._evictions = None if swap is None else Evictions(swap)
         self.parameters: ParameterSwap | None = None
         self.on_held: Callable[[Any], object] = bool
+        self.on_held_function: Callable[[Any], object] = bool
         self.recomputed = 0
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
@@ -90,6 +104,7 @@ class StepValues:
         )  # of nodes, by functions that there are
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
+        self._to_hide: tuple[Any, Callable[[Any], None]] | None = None
         self._place = -1  # of the last backward step that is over
 
     @property
@@ -108,6 +123,7 @@ class StepValues:
 
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
+        self._to_hide = None
         self._uses.clear()
         self._readers.clear()
         self._nodes.clear()
@@ -117,7 +133,8 @@ class StepValues:
     # --- after a forward operator -------------------------------------------------------------------------------------
 
     def before_forward(self, number: int) -> None:
-        """Evict and fetch the values that are due before this forward operator."""
+        """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
+        self.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
@@ -141,12 +158,40 @@ class StepValues:
         state.repeatable = local.repeatable
         if local.again:
             state.settings = settings()
+        self._hide_later(function, partial(self._hide, directions))
+        if self._evictions is not None:
+            for value in directions.evicted.get(state.number, ()):
+                self._evict(self._evictions, value)
+
+    def _hide_later(self, function: Any, hide: Callable[[Any], None]) -> None:
+        """Have the hidden arrays of a function go when the next operator begins: its caller may read them first."""
+        self._to_hide = function, hide
+
+    def hide(self) -> None:
+        """Let hidden arrays go, unless the program refers to the function that has them."""
+        if self._to_hide is None:
+            return
+        (function, hide), self._to_hide = self._to_hide, None
+        own = old_style(function)
+        nodes = [node for output in function.outputs if (node := output()) is not None]
+        known = sum(node.creator_node is function for node in nodes)
+        # Beside these, this name and the argument; the adapter, this name and the argument.
+        if sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3):
+            hide(function)
+        else:
+            self.on_held_function(function)
+
+    def _hide(self, directions: Directions, function: Any) -> None:
+        local, state = directions.operators[function._stowplan.number], function._stowplan
         _clear(function, local.clear)
         for name in local.pack:
             array = get_hidden(function, name)
             _pack(function, name, None if array is None else masks.pack(array))
-        if self._evictions is not None:
-            self._evict(self._evictions, directions, function)
+        for name, value in local.evict:
+            array = get_hidden(function, name)
+            if array is not None and self._evictions is not None and self._evictions.begin(value, array):
+                state.evicted[name] = value
+                set_hidden(function, name, None)
 
     @property
     def spares(self) -> bool:
@@ -173,30 +218,28 @@ class StepValues:
         cleared: frozenset[str] = frozenset()
         if whole and function._stowplan.settings is not None:
             cleared = rebuildable(function, xs, ys, whole, settings())
-        for name, one in packed.items():
-            _pack(function, name, one)
-        _clear(function, cleared)
         for name in whole:
             self._sparing.count(hidden[name].nbytes, drops=name in cleared)
 
-    def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
-        state = function._stowplan
-        for value in directions.evicted.get(state.number, ()):
-            node: Any = self._nodes.get(value, _no_node)()
-            array = None if node is None else _array(node)
-            if array is not None and evictions.begin(value, array):
-                self._out[node] = value
-                _drop(node, array)
-        for name, value in directions.operators[state.number].evict:
-            array = get_hidden(function, name)
-            if array is not None and evictions.begin(value, array):
-                state.evicted[name] = value
-                set_hidden(function, name, None)
+        def hide(function: Any) -> None:
+            for name, one in packed.items():
+                _pack(function, name, one)
+            _clear(function, cleared)
+
+        self._hide_later(function, hide)
+
+    def _evict(self, evictions: Evictions, value: int) -> None:
+        node: Any = self._nodes.get(value, _no_node)()
+        array = None if node is None else _array(node)
+        if array is not None and evictions.begin(value, array):
+            self._out[node] = value
+            _drop(node, array)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
 
     def count_readers(self, functions: Iterable[Any]) -> None:
         """Count how often functions of this step refer to each node; a pass begins."""
+        self.hide()
         self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
 
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
@@ -205,6 +248,7 @@ class StepValues:
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
+        self.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
@@ -303,6 +347,7 @@ class StepValues:
 
     def _require_repeatable(self, function: Any) -> None:
         """Raise unless a function gives the same again."""
+        self._cleared(function)
         state = state_of(function, self._step)
         if state is None or not (may_run_again(function) if state.repeatable is None else state.repeatable):
             raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")

@@ -288,9 +288,7 @@ SETUPS: dict[str, Setup] = {
     "one loss": Setup(gan, update=one_loss, gradients=BY_HAND),
     "two graphs": Setup(gan, update=apart),
     "gradient penalty": Setup(gan, update=wgan, gradients=BY_HAND),
-    "graph first": Setup(
-        update=graph_first, gradients=BY_HAND, graph="parameter has been updated"
-    ),
+    "graph first": Setup(update=graph_first, gradients=BY_HAND, graph="parameter has been updated"),
     "processes": Setup(iterator=in_processes),
     "forget": Setup(lambda: {"main": Forgetful()}, gradients="a backward pass of its own"),
     "WeightDecay": Setup(hooks=hook(optimizer_hooks.WeightDecay, 1e-3)),
