@@ -29,6 +29,7 @@ from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
 from .graph_builder import LEFT, Call, GraphBuilder, Value, root_of
 from .meter import Meter
+from .optimizer_in_backward import gradient_of
 from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .timed import Seconds, TimedStep
@@ -95,12 +96,15 @@ class RecordingStep(TimedStep):
         self._gradient: dict[Any, int] = {}  # of each node, the value of its gradient
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
+        self.values.on_held = lambda node: self._graph.hold(self._value_of[node])
+        self.values.on_held_function = self._hold_hidden
         for array in resident:
             self._graph.add(array, "persistent", resident=True)
         before = Call("gradients of the step before", Phase.FORWARD, LEFT)
         for param in parameters:
-            if param.grad is not None:
-                root = root_of(param.grad)
+            gradient = gradient_of(param)
+            if gradient is not None:
+                root = root_of(gradient)
                 value = self._graph.write(before, root, f"gradient of {param.name}")
                 self._graph.watch(root, value)
                 self._left[value] = param
@@ -139,6 +143,10 @@ class RecordingStep(TimedStep):
         kind = kind_of(function, outputs)
         self._operators.append(Operator(kind, tuple(reads), tuple(writes), leaves, hidden, number, -1))
         return outputs
+
+    def _hold_hidden(self, function: Any) -> None:
+        for value in self._operators[function._stowplan.number].hidden.values():
+            self._graph.hold(value)
 
     def _input(self, call: Call, x: Any) -> int:
         """Return the value of an input; a new one if no operator wrote it."""
@@ -218,6 +226,10 @@ class RecordingStep(TimedStep):
         super()._bring_back(function)
         self.meter.runs(len(self._graph.calls) - 1)
 
+    def _references(self, node: Any, grads: Any) -> int:
+        own = (node in self._gradient) + (node in self._graph.terms)
+        return super()._references(node, grads) + own
+
     def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
         written = super()._write_over(function, out_grad)
         if written:  # after all that read what was there
@@ -241,7 +253,7 @@ class RecordingStep(TimedStep):
     def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         value = self._gradient.get(node)
         if value is None or not self._may_update(node):
-            if value is not None:
+            if value is not None and node not in self._consumed:
                 self._graph.hold(value)
             super()._finish_leaf(node, grads, loss_scale)
             return
@@ -284,7 +296,7 @@ class RecordingStep(TimedStep):
         """Return the recording, after the step, when the meter has been left."""
         calls = self._graph.calls
         for value, param in self._left.items():
-            if param.grad is None:  # the next step begins without it
+            if gradient_of(param) is None:  # the next step begins without it
                 calls[0].writes.remove(value)
                 self._graph.values[value] = Value(self._graph.values[value].name, 0, value, 0, resident=True)
         graph, rows = self._graph.build(self.meter.rises(len(calls)).tolist())

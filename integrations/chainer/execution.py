@@ -7,7 +7,7 @@ backward pass is a loop of its own, with the same sums in the same order as Chai
   again are freed (*release*), while Chainer keeps all of them until the loss is freed;
 - a sum of gradients is formed in the array of the first one, and ReLU's and sigmoid's gradient in that of the output,
   if nothing else refers to that array;
-- a parameter whose gradient is complete is updated at once, unless there is a reason against it (`early`).
+- a parameter whose gradient is complete is updated at once, where `optimizer_in_backward` finds no reason against it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,10 +28,10 @@ from chainer.functions.util.forget import Forget
 from ..errors import ScheduleError
 from . import seams
 from .directions import Follower, Structure
-from .early import EarlyUpdate
 from .evictions import Swap
 from .function_state import FunctionState, state_of
 from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out, write_over
+from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays
 from .sparing import Sparing
@@ -61,6 +62,8 @@ class ScheduledStep:
     ----------
     releases
         As `release`.
+    written
+        Finds out if the program writes on arrays; None: nothing looks for that, and no operator runs again.
     values
         Which arrays are in memory; counts what was recomputed and swapped.
     parameters
@@ -77,10 +80,14 @@ class ScheduledStep:
         Calls of an optimizer's `update`.
     gradients_found
         Bytes of each gradient that the first backward pass found, and adds to, by the variable's id.
-    updates_by_hand
-        Whether an update had no loss function, and found no parameter updated early.
-    before_backward, after_backward
-        Called around each pass.
+    checks_early
+        Whether `early` goes where the backward pass runs code of the program's.
+    keeps_gradients
+        Why gradients are kept until the update; None: they are not, or nothing was to be updated early.
+    is_half_updated
+        Whether the step ended after some parameters were updated early, and before the others were.
+    before_backward
+        Called before each pass.
     """
 
     def __init__(
@@ -93,11 +100,13 @@ class ScheduledStep:
         written: Written | None = None,
     ) -> None:
         self.releases = release
-        self._written = written
+        self.written = written
         self._follower = follower
         self._token = next(_tokens)
-        self.values = StepValues(self._token, follower, swap, sparing)
+        self.values = StepValues(self._token, follower, swap, sparing, written)
         self.early: EarlyUpdate | None = None
+        self.checks_early = self.is_half_updated = False
+        self.keeps_gradients: str | None = None
         self.parameters: ParameterSwap | None = None
         self.count = 0
         self.passes = 0
@@ -105,16 +114,16 @@ class ScheduledStep:
         self.nested = False
         self._earlier = False  # whether a backward pass reached into the graph of an earlier step
         self._outdated = False  # whether one came by an operator after the update of its parameter
-        self.updates_by_hand = False
         self.updates = 0
         self.gradients_found: dict[int, int] = {}
         self._cut_off = (
             False  # whether a backward pass came by an operator that had lost one that made an input
         )
         self.before_backward: Callable[[], None] | None = None
-        self.after_backward: Callable[[], None] | None = None
         self._in_backward = False
+        self._consumed: dict[Any, Consumed] = {}  # of the nodes of parameters that this pass comes by
         self._visited: set[int] = set()
+        self._functions: list[weakref.ref[Any]] = []  # that the step has applied
 
     @property
     def structure(self) -> Structure | None:
@@ -142,7 +151,7 @@ class ScheduledStep:
             return None
         if self._cut_off:
             return "a variable is cut off (Variable.unchain) after an operator has read it"
-        if self._written is not None and self._written.found:
+        if self.written is not None and self.written.found:
             return "the program writes on an array after an operator has made or read it"
         return (
             "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
@@ -150,10 +159,10 @@ class ScheduledStep:
 
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""
-        self.before_backward = self.after_backward = self.early = None
+        self.before_backward = self.early = None
         self.values.close()
-        if self._written is not None:
-            self._written.close()
+        if self.written is not None:
+            self.written.close()
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -161,8 +170,7 @@ class ScheduledStep:
         """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
-        if self._follower is not None:
-            self.values.before_forward(self.count)
+        self.values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self.values.spares else []
         function._stowplan = FunctionState(self._token, self.count)
         if self.parameters is None:
@@ -178,11 +186,12 @@ class ScheduledStep:
             return outputs
         self.count += 1
         function._stowplan.made = _made(function)
-        if self._written is not None:
-            read = zip(function.inputs, map(array_of, inputs), strict=True)
-            self._written.saw(read, ((y.node, y.raw_array) for y in outputs))
+        self._functions.append(weakref.ref(function))
         if isinstance(function, Forget):
             self.nested = True
+        if self.written is not None:
+            read = zip(function.inputs, map(array_of, inputs), strict=True)
+            self.written.saw(read, ((y.node, y.raw_array) for y in outputs))
         if self._follower is not None:
             directions = self._follower.saw(function, inputs, outputs)
             if directions is not None:
@@ -211,22 +220,53 @@ class ScheduledStep:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
             self._cut_off |= any(map(self._has_lost_a_maker, functions))
+            found = self._take_gradients(functions)
             if self.passes == 1:
-                self.gradients_found = _gradients_of(functions)
-            if self._written is not None:
-                self._written.look()
+                self.gradients_found = found
+            if self.written is not None:
+                self.written.look()
+            self.values.count_readers(filter(None, (reference() for reference in self._functions)))
             if self.values.updated:
                 self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
                 self._count_visits(*functions)
                 functions.clear()
+                self.early = None
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
+                self._check_early(functions)
                 self._backward(outputs, functions, loss_scale)
         finally:
             self._in_backward = False
-            if self.after_backward is not None:
-                self.after_backward()
+            for node, consumed in self._consumed.items():
+                consumed.put(node.get_variable())
+            self._consumed.clear()
+
+    def _take_gradients(self, functions: Iterable[Any]) -> dict[int, int]:
+        """Return the bytes of the gradients that a pass adds to, by the variable's id; set apart what is consumed."""
+        found = {}
+        for node in {node for function in functions for node in function.inputs if node.creator_node is None}:
+            target = node.get_variable_or_none()
+            if target is None:
+                continue
+            if isinstance(target._grad_var, Consumed):
+                self._consumed[node], target._grad_var = target._grad_var, None
+            gradient = target._grad if target._grad_var is None else target._grad_var.raw_array
+            if gradient is not None and target._grad_valid is True:
+                found[id(target)] = int(gradient.nbytes)
+        return found
+
+    def _check_early(self, functions: Iterable[Any]) -> None:
+        """Update no parameter in the pass by these functions if there is a reason against it."""
+        if self.early is not None and self.checks_early:
+            reason = reason_in(functions, [*self.early.parameters.values()])
+            if reason is not None:
+                self.early = None
+                self.keep_gradients(reason)
+
+    def keep_gradients(self, reason: str) -> None:
+        """Note why gradients are kept until the update; the first reason counts."""
+        self.keeps_gradients = self.keeps_gradients or reason
 
     def _is_own(self, functions: Iterable[Any]) -> bool:
         """Whether all functions are this step's; raise where those of an earlier one have lost their arrays."""
@@ -247,7 +287,9 @@ class ScheduledStep:
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
-        if function.inputs is not None and state_of(function, self._token) is not None:
+        state = state_of(function, self._token)
+        if function.inputs is not None and state is not None:
+            self._walked_twice |= not self._in_backward and state.number in self._visited  # by chainer.grad
             self.values.before_backward(function)
             self._fetch_retained(function)
 
@@ -309,16 +351,15 @@ class ScheduledStep:
                     leaves[node] = None
                 else:
                     candidates.add(node.creator_node)
+            node = None
             if self.parameters is not None:
                 self.parameters.unchanged_by(function)
-            self.values.after_backward(function)
+            self.values.after_backward(function, lambda node: self._references(node, grads))
             for node in dict.fromkeys(function.inputs):
                 if node.creator_node is None:
                     readers[node] -= 1
-                    if readers[node] == 0 and node in leaves and self._may_update(node):
+                    if readers[node] == 0 and node in leaves and self._frees(node):
                         leaves.pop(node)
-                        if self.parameters is not None:
-                            self.parameters.use([node.get_variable_or_none()], state=True)
                         self._finish_leaf(node, grads, loss_scale)
                 elif node.requires_grad:
                     waiting[node.creator_node] -= 1
@@ -372,6 +413,10 @@ class ScheduledStep:
         self.values.before_backward(function)
         self._fetch_retained(function)
 
+    def _references(self, node: Any, grads: Any) -> int:
+        """Return how often a backward pass refers to a node, besides `values` and the graph."""
+        return int(node in grads.grads)
+
     def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
         return write_over(function, out_grad)
 
@@ -383,8 +428,14 @@ class ScheduledStep:
         """Note that these were updated: no operator that has read them may run again."""
         for param in parameters:
             self.values.updated[id(param)] = self.count
-            if self._written is not None:
-                self._written.forget(param.node)
+            if self.written is not None:
+                self.written.forget(param.node)
+
+    def _frees(self, node: Any) -> bool:
+        """Whether the gradient of a leaf that is complete goes before the pass is over."""
+        if self.parameters is not None and self._may_update(node):
+            self.parameters.use([node.get_variable_or_none()], state=True)
+        return node in self._consumed or self._may_update(node)
 
     def _may_update(self, node: Any) -> bool:
         param = node.get_variable_or_none()
@@ -395,7 +446,7 @@ class ScheduledStep:
         target = node.get_variable_or_none()
         early = self.early if self._may_update(node) else None
         gradient = grads.pop(node)
-        if target is None:
+        if target is None or node in self._consumed:
             return
         target._set_grad_var_without_check(gradient)
         target._loss_scale = loss_scale
@@ -404,12 +455,6 @@ class ScheduledStep:
             del gradient
             self.updated([target])
             early.ready(target, is_owned)
-
-
-def _gradients_of(functions: Iterable[Any]) -> dict[int, int]:
-    leaves = {node for function in functions for node in function.inputs if node.creator_node is None}
-    found = {id(one): one._grad_var for node in leaves if (one := node.get_variable_or_none()) is not None}
-    return {key: int(gradient.raw_array.nbytes) for key, gradient in found.items() if gradient is not None}
 
 
 def _made(function: Any) -> int:

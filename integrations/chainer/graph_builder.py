@@ -75,7 +75,7 @@ class GraphBuilder:
         # By id of an array that owns memory: the array, and its value.
         self._owners: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._watched: dict[int, weakref.ref[Any]] = {}  # by value
-        self._terms: dict[Any, list[int]] = {}  # by sum: the calls that add to it
+        self.terms: dict[Any, list[int]] = {}  # by sum: the calls that add to it
 
     def begin(self, call: Call, reads: Iterable[int] = ()) -> int:
         """Add a call; return its number."""
@@ -128,7 +128,7 @@ class GraphBuilder:
 
     def add_terms(self, total: Any, call: int, terms: int) -> None:
         """Note that a call adds terms to a sum, which stands for itself."""
-        self._terms.setdefault(total, []).extend([call] * terms)
+        self.terms.setdefault(total, []).extend([call] * terms)
 
     def build(self, rises: Sequence[int]) -> tuple[StepGraph, list[Call]]:
         """Return the graph, and a call for each of its rows.
@@ -140,7 +140,7 @@ class GraphBuilder:
         """
         for value in self._watched:
             self.hold(value)
-        for numbers in self._terms.values():
+        for numbers in self.terms.values():
             if len(numbers) >= 3:  # a sum of three or more depends on its order
                 for before, later in pairwise(dict.fromkeys(numbers)):
                     self.calls[later].after.append(before)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import BudgetError
+from ..scheduling import StepGraph, simulate
+from ..units import parse_bytes, parse_share
 from .capture import Recording
 from .directions import Directions
 from .timed import Seconds
@@ -14,7 +18,7 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Known", "over_budget"]
+__all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
@@ -62,11 +66,9 @@ class Known:
 
         def run() -> None:
             try:
-                from ..scheduling.solve import schedule
-
                 # A step without a backward pass is run by the program: nothing can be made again in it.
                 used = solver if graph.has_phases() else "lean"
-                self.use(schedule(graph, budget, used, **options))
+                self.use(_scheduled(graph, budget, used, **options))
             except BaseException as error:
                 self.error = error
 
@@ -78,6 +80,40 @@ class Known:
         structure, graph = self.recording.structure, self.recording.graph
         self.directions = Directions.of(structure, graph, solution.schedule, solution.outcome)
         self.solution = solution
+
+
+def _scheduled(graph: StepGraph, budget: int, solver: str, **options: Any) -> Solution:
+    """Return a schedule by the measured seconds; where they find none, by equal ones.
+
+    Seconds differ from run to run, and so does the least peak that is found by them. The one found by equal seconds is
+    the graph's own: it is what an error names, and what is accepted when it is asked for.
+    """
+    from ..scheduling.solve import schedule
+
+    try:
+        return schedule(graph, budget, solver, **options)
+    except BudgetError:
+        found = schedule(graph.with_seconds(np.ones(len(graph))), budget, solver, **options)
+        extra = simulate(graph, found.schedule).extra_seconds
+        return replace(found, outcome=replace(found.outcome, extra_seconds=extra))
+
+
+def parse_budget(budget: int | str) -> tuple[int | None, float | None]:
+    """Return the bytes of a budget, or, of one like ``"60%"``, the share of the peak without recomputation.
+
+    Raises
+    ------
+    ValueError
+        It is neither.
+    """
+    try:
+        share = parse_share(budget)
+        return (parse_bytes(budget), None) if share is None else (None, share)
+    except ValueError:
+        raise ValueError(
+            f"budget is {budget!r}; expected bytes, like 4096, 512MiB or 16GB, or a share of the peak without "
+            "recomputation, like 60%: above 0% and up to 100%"
+        ) from None
 
 
 def over_budget(error: BudgetError, budget: int, retained: int) -> BudgetError:

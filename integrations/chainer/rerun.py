@@ -47,7 +47,9 @@ __all__ = [
     "held_arrays",
     "hidden_arrays",
     "is_idempotent",
+    "is_known",
     "may_run_again",
+    "old_style",
     "rebuildable",
     "rerun",
     "set_hidden",
@@ -103,7 +105,9 @@ _trusted: set[type] = set()
 
 
 def trust(function_class: type) -> type:
-    """Declare that a user's class may be run again, as its ``forward`` only makes results and sets attributes.
+    """Declare that a user's class may be run again, and its inputs updated as soon as its backward step is over.
+
+    Its ``forward`` only makes results and sets attributes, and its ``backward`` reads no parameter but its inputs.
 
     Parameters
     ----------
@@ -163,7 +167,7 @@ def rerun(function: Any, inputs: Iterable[Any], config: Mapping[str, Any] | None
 @contextlib.contextmanager
 def _unchanged(function: Any) -> Iterator[None]:
     """Restore every attribute at the end, except for arrays that were cleared and have been made again."""
-    holders = [function] if _old_style(function) is None else [function, _old_style(function)]
+    holders = [function] if old_style(function) is None else [function, old_style(function)]
     before = [dict(holder.__dict__) for holder in holders]
     own = holders[-1]
     for name in STATISTICS.get(type(own), ()):
@@ -236,7 +240,7 @@ def rebuildable(
         All that may be cleared together. Empty if the function may not be run again.
     """
     arguments = tuple(inputs), tuple(outputs)
-    drawn = DRAWN.get(type(_old_style(function) or function), frozenset())
+    drawn = DRAWN.get(type(old_style(function) or function), frozenset())
     candidates = [name for name in names if name not in drawn and get_hidden(function, name) is not None]
     if not candidates or not may_run_again(function):
         return frozenset()
@@ -250,12 +254,18 @@ def rebuildable(
 
 def may_run_again(function: Any) -> bool:
     """Return what is known of the class, before any trial."""
-    own = _old_style(function) or function
+    own = old_style(function) or function
     if isinstance(own, NEVER_RUN_AGAIN) or function._is_chainerx_fallback_mode:
         return False
     if isinstance(own, BatchRenormalizationFunction) and own.update_statistics:
         return False
-    return type(own) in _trusted or type(own).__module__.startswith("chainer.")
+    return is_known(function)
+
+
+def is_known(function: Any) -> bool:
+    """Whether a function's class is Chainer's, or the program vouches for it (`trust`)."""
+    own = type(old_style(function) or function)
+    return own in _trusted or own.__module__.startswith("chainer.")
 
 
 def _repeats(
@@ -317,7 +327,7 @@ def held_arrays(function: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     arrays = chainer.get_array_types()
-    for holder, prefix in ((function, ""), (_old_style(function), FUNCTION + ".")):
+    for holder, prefix in ((function, ""), (old_style(function), FUNCTION + ".")):
         for name, value in () if holder is None else holder.__dict__.items():
             if type(value) in _PLAIN or name in NOT_HIDDEN:
                 continue
@@ -377,12 +387,12 @@ def _place(function: Any, name: str) -> tuple[Any, str, int | None]:
     """Return the object, its attribute, and the index in a tuple or list that a name stands for."""
     holder = function
     if name.startswith(FUNCTION + "."):
-        holder, name = _old_style(function), name[len(FUNCTION) + 1 :]
+        holder, name = old_style(function), name[len(FUNCTION) + 1 :]
     attribute, _, index = name.partition(".")
     return holder, attribute, int(index) if index else None
 
 
-def _old_style(function: Any) -> Any:
+def old_style(function: Any) -> Any:
     """Return the old-style function that an adapter wraps; None for any other node."""
     return function.function if isinstance(function, FunctionAdapter) else None
 

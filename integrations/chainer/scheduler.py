@@ -30,35 +30,31 @@ from __future__ import annotations
 
 import os
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
-from ..scheduling import lean, simulate
+from ..scheduling import as_recorded, lean, simulate
 from ..swapping import SwapFile
-from ..units import parse_bytes
 from . import seams
 from .capture import Recording, RecordingStep
 from .directions import Follower
-from .early import reason_against, require_set_up
 from .evictions import Swap
 from .execution import ScheduledStep
-from .gradient_reads import GradientReads
-from .known import TIMED_STEPS, Known, over_budget
+from .known import TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
+from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
 from .retained import Retained, parameters_of, resident_arrays
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
-from .updating import NESTED, Updates
 from .written import Written
 
 if TYPE_CHECKING:
@@ -80,7 +76,9 @@ class Scheduler:
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: the steps are not planned.
     budget
-        Bytes, or a text like ``"600 MiB"``, for all that a step has alive, parameters and state included. None: lean.
+        Bytes, a text like ``"600 MiB"``, or a share of the plain peak like ``"60%"``, for all that a step has alive,
+        parameters and state included. The plain peak is that of the first step recorded, without recomputation. None:
+        lean.
     key
         The key of the pool's step.
     solver, time_limit
@@ -92,9 +90,15 @@ class Scheduler:
         Whether parameters and the optimizer's state are out of memory, too, in a file as for ``swap``, except while an
         operator or an update uses them. On the host, with reference counts that prove that nothing else has the array.
     watch
-        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that it
-        reads no gradient outside of the backward pass and the update, that no two passes visit one operator, and that
-        none reaches into the graph of an earlier step; a step that does so raises `.ScheduleError`.
+        False: the first step is lean, too, for a model that does not fit otherwise. The program then states that no two
+        passes visit one operator, and that none reaches into the graph of an earlier step; a step that does so raises
+        `.ScheduleError`.
+    early_updates
+        Where parameters are updated in the backward pass, and their gradients freed. None: where one call holds both,
+        as ``optimizer.update(lossfun, ...)`` does, and so Chainer's updater. True: in a loop by hand, too: the program
+        promises that each step is one backward pass and one update, with nothing between them that reads or changes
+        parameters, gradients, the optimizer or its hooks, and that no function or hook of its own does so in the
+        backward pass. False: nowhere. A gradient that is gone raises `.ScheduleError` when it is read.
 
     Warns
     -----
@@ -105,25 +109,25 @@ class Scheduler:
     Raises
     ------
     ValueError
-        The budget is not a number of bytes.
+        The budget is neither a number of bytes nor a share.
     ScheduleError
         ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool; parameters to be swapped
         are not on the host, or Python is 3.14 or newer.
 
     Notes
     -----
-    Activations are released early, parameters updated early, and values recomputed under a budget with one
-    backward pass and one update, by ``update(lossfun)`` or by hand. So they are with ``WeightDecay``, ``Lasso``,
+    Activations are released early, parameters updated early, and values recomputed under a budget with
+    ``update(lossfun)``. So they are with ``WeightDecay``, ``Lasso``,
     ``GradientLARS``, ``GradientHardClipping``, ``ExponentialShift`` and its like, ``FailOnNonNumber``, ``observe_lr``,
     ``DumpGraph``, function and link hooks, ``SpectralNormalization``, ``WeightStandardization``, ``Linear(None, ...)``,
     ``disable_update``, an optimizer of some links, ``MultiprocessIterator``, snapshots, and two losses with a graph
     each. Otherwise `stats` gives the reason:
 
-    - Gradients are kept until the update (``keeps_gradients``), and the rest works, with ``GradientClipping``,
-      ``GradientNoise``, loss scaling, float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``,
-      a program that reads ``param.grad`` in the first step or right after it, an optimizer with an ``update`` of its
-      own, ``MSVAG``, ``SMORMS3``, rules that are not Chainer's, ``F.forget``, several passes or optimizers with an
-      ``update()`` without a loss function, and double backprop (gradient penalty).
+    - Gradients are kept until the update (``keeps_gradients``), and the rest works, by hand (``loss.backward()``, then
+      ``optimizer.update()``: see ``early_updates``), with ``GradientClipping``, ``GradientNoise``, loss scaling,
+      float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``, an optimizer with methods of its
+      own, ``MSVAG``, ``SMORMS3``, rules, functions and function hooks that are not Chainer's, ``F.forget``, double
+      backprop (gradient penalty), debug mode, and ``np.errstate(all="raise")``.
     - With several graphs first, then backward passes and updates in turns, no schedule is made under a budget, either:
       recomputed, an operator would read updated parameters (``keeps_graph``).
     - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training,
@@ -143,10 +147,7 @@ class Scheduler:
         scheduler = stowplan.chainer.Scheduler(optimizer, pool=pool, budget="600 MiB")
         for x, t in batches:
             with scheduler.step():
-                loss = model(x, t)
-                model.cleargrads()
-                loss.backward()
-                optimizer.update()
+                optimizer.update(model, x, t)
     """
 
     def __init__(
@@ -161,6 +162,7 @@ class Scheduler:
         swap: bool | str | os.PathLike[str] = False,
         swap_parameters: bool = False,
         watch: bool = True,
+        early_updates: bool | None = None,
     ) -> None:
         self._swaps, self._folder = bool(swap), None if isinstance(swap, bool) else os.fspath(swap)
         self._swap: Swap | None = None
@@ -175,17 +177,23 @@ class Scheduler:
                 f"pool is {pool!r}; expected a stowplan.NumpyPool or stowplan.CupyPool, or None"
             )
         self._pool = pool
-        self._budget = None if budget is None else parse_bytes(budget)
+        self._asked = budget
+        self._budget, self._share = (None, None) if budget is None else parse_budget(budget)
         self._key, self._solver, self._time_limit = key, solver, time_limit
         self._known: list[Known] = []
         self._unknown: Counter[int] = Counter()
-        self._record = self._budget is not None
-        self.reads = GradientReads()
-        weakref.finalize(self, self.reads.stop)
+        self._record = budget is not None
         self._watch, self._is_first, self._retained = watch, True, Retained(self._optimizers)
-        self.one_update = not watch and len(self._optimizers) == 1
-        """Whether a step is one backward pass, then one update."""
-        self._running, self._stats = False, SchedulerStats()
+        self._running = self._is_half_updated = False
+        self._stats = SchedulerStats()
+        self._early = early_updates
+        if early_updates is False:
+            self.keep_gradients("early_updates is False")
+        elif early_updates and len(self._optimizers) > 1:
+            raise ScheduleError(
+                f"early_updates is True with {len(self._optimizers)} optimizers; expected one, or None: then each "
+                "optimizer.update(lossfun, ...) updates early"
+            )
 
     @property
     def stats(self) -> SchedulerStats:
@@ -217,6 +225,10 @@ class Scheduler:
         reason
             For `stats`.
         """
+        self._early = False
+        self._note_kept(reason)
+
+    def _note_kept(self, reason: str | None) -> None:
         if self._stats.keeps_gradients is None:
             self._stats = replace(self._stats, keeps_gradients=reason)
 
@@ -238,20 +250,33 @@ class Scheduler:
         """
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
-        self.reads.stop()
-        swap = None if not schedule or (self._is_first and self._watch) else self._parameters
-        if swap is not None:
-            swap.begin_step(parameters_of(self._optimizers))
-        name, step = ("plain", None) if not schedule else self._next()
+        if self._is_half_updated:
+            raise ScheduleError(
+                "an exception ended a step before this one when its backward pass had updated some parameters, and not "
+                "all; expected a new Scheduler, once parameters and state are restored, or early_updates=False"
+            )
         self._running = True
         try:
-            with ExitStack() as stack:
-                if step is None:
+            if not schedule:
+                yield
+                return
+            swap = None if self._is_first and self._watch else self._parameters
+            with nullcontext() if self._pool is None else self._pool.serving():
+                if swap is not None:
+                    swap.begin_step(parameters_of(self._optimizers))
+                name, step = self._next()
+                with self._entered(name, step, swap):
                     yield
-                    return
-                is_lean = self._budget is None or self._stats.keeps_graph is not None
+            self._over(name, step)
+        finally:
+            self._running = False
+
+    @contextmanager
+    def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
+        try:
+            with ExitStack() as stack:
+                is_lean = self._asked is None or self._stats.keeps_graph is not None
                 if self._pool is not None and name == ("lean" if is_lean else "scheduled"):
-                    stack.enter_context(self._pool.serving())
                     stack.enter_context(self._pool.step(self._key))
                 if swap is not None:
                     step.parameters = step.values.parameters = swap
@@ -259,29 +284,27 @@ class Scheduler:
                 if isinstance(step, RecordingStep):
                     stack.enter_context(step.meter)
                 for optimizer in self._optimizers:
-                    stack.enter_context(Updates(self, step, optimizer))
+                    stack.enter_context(Updates(step, optimizer, self._early))
                 stack.enter_context(seams.running(step))
                 yield
+        except ValueError as error:
+            if step.written is not None:
+                step.written.explain(error)
+            raise
         finally:
-            self._running = False
-            if step is not None:
-                step.close()
-        self._over(name, step)
+            self._is_half_updated = step.is_half_updated
+            step.close()
 
     # --- which step comes next ----------------------------------------------------------------------------------------
 
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
         if self._is_first:
-            refuses = not self._watch and self._stats.keeps_gradients is None
-            self.reads.start(parameters_of(self._optimizers), refuses=refuses)
-            step = ScheduledStep(
+            return "watched" if self._watch else "lean", ScheduledStep(
                 release=not self._watch,
                 sparing=None if self._watch else self._sparing(),
-                written=Written() if self._watch and self._budget is not None else None,
+                written=self._written(),
             )
-            step.before_backward, step.after_backward = self.reads.pause, self.reads.go_on
-            return "watched" if self._watch else "lean", step
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
             return "lean", ScheduledStep(release=False)
         self._collect()
@@ -292,17 +315,27 @@ class Scheduler:
                 parameters_of(self._optimizers),
                 sparing=self._sparing(),
                 clock=clock_for(parameters_of(self._optimizers)),
+                written=self._written(),
             )
         if any(known.is_refined for known in self._known):
             return "timed", TimedStep(
                 follower=Follower([(known.recording.structure, known.directions) for known in self._known]),
                 swap=self._swap_file(),
                 clock=clock_for(parameters_of(self._optimizers)),
+                written=self._written(),
             )
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
-            return "scheduled", ScheduledStep(follower=Follower(ready), swap=self._swap_file())
-        return "lean", ScheduledStep(sparing=self._sparing())
+            return "scheduled", ScheduledStep(
+                follower=Follower(ready), swap=self._swap_file(), written=self._written()
+            )
+        return "lean", ScheduledStep(sparing=self._sparing(), written=self._written())
+
+    def _written(self) -> Written | None:
+        """Return what looks for writes on arrays, in steps that run operators again."""
+        if self._asked is None:
+            return None
+        return Written(refuses=not (self._is_first and self._watch))
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""
@@ -326,35 +359,28 @@ class Scheduler:
             swap, self._swap = self._swap, None
             if swap is not None:
                 swap.close()
-        what = step.reason_to_keep_graph(recomputes=self._budget is not None)
+        what = step.reason_to_keep_graph(recomputes=self._asked is not None)
         if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
             self._stats = replace(self._stats, keeps_graph=what)
-            if self._budget is not None:
+            if self._asked is not None:
                 warnings.warn(
-                    f"steps are not held to the budget of {self._budget:,} bytes: {what}; expected one graph for each "
+                    f"steps are not held to the budget of {self._asked}: {what}; expected one graph for each "
                     "loss, and its backward pass before its parameters are updated",
                     RuntimeWarning,
                     stacklevel=4,
                 )
-        if step.nested:
-            self.keep_gradients(NESTED)
+        self._note_kept(step.keeps_gradients)
         grew = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
-            self.one_update = step.passes == step.updates == len(self._optimizers) == 1
-            if step.updates == 0:
-                known = filter(None, map(reason_against, self._optimizers))
-                self.keep_gradients(next(known, "no update in the first step"))
-            elif step.updates_by_hand and not self.one_update:
-                self.keep_gradients("several backward passes or optimizers, and update() without a loss")
         elif grew:  # what was recorded knows less of it
             self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
-            self._known, self._record = [], self._budget is not None
+            self._known, self._record = [], self._asked is not None
         elif isinstance(step, RecordingStep):
             self._recorded(step)
         elif isinstance(step, TimedStep):
@@ -384,6 +410,10 @@ class Scheduler:
             return
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
         self._stats = replace(self._stats, retained_bytes=retained)
+        if self._budget is None:
+            assert self._share is not None
+            plain = simulate(recording.graph, as_recorded(recording.graph)).peak
+            self._budget = int(self._share * (retained + plain))
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:

@@ -61,9 +61,9 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         the schedule lowers the live peak.
     key
         The key of the step.
-    budget, swap, swap_parameters, watch
-        As for `Scheduler`: bytes for all that a step has alive, whether values, and parameters, may be evicted, and
-        whether the first step runs as Chainer runs it.
+    budget, swap, swap_parameters, watch, early_updates
+        As for `Scheduler`: bytes for all that a step has alive, whether values, and parameters, may be evicted, whether
+        the first step runs as Chainer runs it, and where parameters are updated in the backward pass.
     schedule
         False: the update is Chainer's, in a step of the pool.
 
@@ -90,6 +90,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
         swap: bool | str | os.PathLike[str] = False,
         swap_parameters: bool = False,
         watch: bool = True,
+        early_updates: bool | None = None,
         schedule: bool = True,
         **named: Any,
     ) -> None:
@@ -113,6 +114,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
                 swap=swap,
                 swap_parameters=swap_parameters,
                 watch=watch,
+                early_updates=early_updates,
             )
         if pool is not None:
             _interrupt_shuffles(self, pool)

@@ -14,8 +14,10 @@ A function runs again only if it was seen to give the same bits, and only until 
 from __future__ import annotations
 
 import collections
+import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from chainer import variable
@@ -27,8 +29,19 @@ from .evictions import BACKWARD, FORWARD, Evictions, Swap
 from .function_state import FunctionState, drop_outputs, state_of
 from .gradients import read_by_backward
 from .parameter_swap import ParameterSwap, swapped
-from .rerun import DRAWN, get_hidden, hidden_arrays, may_run_again, rebuildable, rerun, set_hidden, settings
+from .rerun import (
+    DRAWN,
+    get_hidden,
+    hidden_arrays,
+    may_run_again,
+    old_style,
+    rebuildable,
+    rerun,
+    set_hidden,
+    settings,
+)
 from .sparing import Sparing
+from .written import Written
 
 __all__ = ["StepValues", "array_of", "has_all"]
 
@@ -50,11 +63,17 @@ class StepValues:
         The place that values are evicted to; None: they stay.
     sparing
         Decides what is kept where there are no directions; None: all that a backward step reads.
+    written
+        Knows what arrays held when operators read them; None: nothing does, so no operator may run again.
 
     Attributes
     ----------
     parameters
         As for `ScheduledStep`.
+    on_held
+        Called with each node whose array stays as the program refers to it.
+    on_held_function
+        Called with each function whose hidden arrays do.
     recomputed
         Operators that ran again.
     updated
@@ -62,18 +81,30 @@ class StepValues:
     """
 
     def __init__(
-        self, step: int, follower: Follower | None, swap: Swap | None, sparing: Sparing | None
+        self,
+        step: int,
+        follower: Follower | None,
+        swap: Swap | None,
+        sparing: Sparing | None,
+        written: Written | None,
     ) -> None:
         self._step = step
         self._follower = follower
         self._sparing = sparing
+        self._written = written
         self._evictions = None if swap is None else Evictions(swap)
         self.parameters: ParameterSwap | None = None
+        self.on_held: Callable[[Any], object] = bool
+        self.on_held_function: Callable[[Any], object] = bool
         self.recomputed = 0
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
+        self._readers: collections.Counter[Any] = (
+            collections.Counter()
+        )  # of nodes, by functions that there are
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
+        self._to_hide: tuple[Any, Callable[[Any], None]] | None = None
         self._place = -1  # of the last backward step that is over
 
     @property
@@ -92,7 +123,9 @@ class StepValues:
 
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
+        self._to_hide = None
         self._uses.clear()
+        self._readers.clear()
         self._nodes.clear()
         if self._evictions is not None:
             self._evictions.close()
@@ -100,7 +133,8 @@ class StepValues:
     # --- after a forward operator -------------------------------------------------------------------------------------
 
     def before_forward(self, number: int) -> None:
-        """Evict and fetch the values that are due before this forward operator."""
+        """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
+        self.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
@@ -124,12 +158,40 @@ class StepValues:
         state.repeatable = local.repeatable
         if local.again:
             state.settings = settings()
+        self._hide_later(function, partial(self._hide, directions))
+        if self._evictions is not None:
+            for value in directions.evicted.get(state.number, ()):
+                self._evict(self._evictions, value)
+
+    def _hide_later(self, function: Any, hide: Callable[[Any], None]) -> None:
+        """Have the hidden arrays of a function go when the next operator begins: its caller may read them first."""
+        self._to_hide = function, hide
+
+    def hide(self) -> None:
+        """Let hidden arrays go, unless the program refers to the function that has them."""
+        if self._to_hide is None:
+            return
+        (function, hide), self._to_hide = self._to_hide, None
+        own = old_style(function)
+        nodes = [node for output in function.outputs if (node := output()) is not None]
+        known = sum(node.creator_node is function for node in nodes)
+        # Beside these, this name and the argument; the adapter, this name and the argument.
+        if sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3):
+            hide(function)
+        else:
+            self.on_held_function(function)
+
+    def _hide(self, directions: Directions, function: Any) -> None:
+        local, state = directions.operators[function._stowplan.number], function._stowplan
         _clear(function, local.clear)
         for name in local.pack:
             array = get_hidden(function, name)
             _pack(function, name, None if array is None else masks.pack(array))
-        if self._evictions is not None:
-            self._evict(self._evictions, directions, function)
+        for name, value in local.evict:
+            array = get_hidden(function, name)
+            if array is not None and self._evictions is not None and self._evictions.begin(value, array):
+                state.evicted[name] = value
+                set_hidden(function, name, None)
 
     @property
     def spares(self) -> bool:
@@ -156,27 +218,29 @@ class StepValues:
         cleared: frozenset[str] = frozenset()
         if whole and function._stowplan.settings is not None:
             cleared = rebuildable(function, xs, ys, whole, settings())
-        for name, one in packed.items():
-            _pack(function, name, one)
-        _clear(function, cleared)
         for name in whole:
             self._sparing.count(hidden[name].nbytes, drops=name in cleared)
 
-    def _evict(self, evictions: Evictions, directions: Directions, function: Any) -> None:
-        state = function._stowplan
-        for value in directions.evicted.get(state.number, ()):
-            node: Any = self._nodes.get(value, _no_node)()
-            array = None if node is None else _array(node)
-            if array is not None and evictions.begin(value, array):
-                self._out[node] = value
-                _drop(node, array)
-        for name, value in directions.operators[state.number].evict:
-            array = get_hidden(function, name)
-            if array is not None and evictions.begin(value, array):
-                state.evicted[name] = value
-                set_hidden(function, name, None)
+        def hide(function: Any) -> None:
+            for name, one in packed.items():
+                _pack(function, name, one)
+            _clear(function, cleared)
+
+        self._hide_later(function, hide)
+
+    def _evict(self, evictions: Evictions, value: int) -> None:
+        node: Any = self._nodes.get(value, _no_node)()
+        array = None if node is None else _array(node)
+        if array is not None and evictions.begin(value, array):
+            self._out[node] = value
+            _drop(node, array)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
+
+    def count_readers(self, functions: Iterable[Any]) -> None:
+        """Count how often functions of this step refer to each node; a pass begins."""
+        self.hide()
+        self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
 
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
         """Count how many backward steps of the next pass read each node."""
@@ -184,6 +248,7 @@ class StepValues:
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
+        self.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
@@ -258,6 +323,10 @@ class StepValues:
 
         The arrays of the nodes that are wanted are kept, and of those that later backward steps read.
         """
+        if self._written is None:
+            raise ScheduleError(
+                f"the arrays of {makers[0].label} are gone: a second backward pass; {_LEAVE_OUT}"
+            )
         again: dict[Any, None] = {}
         stack = list(makers)
         while stack:
@@ -278,6 +347,7 @@ class StepValues:
 
     def _require_repeatable(self, function: Any) -> None:
         """Raise unless a function gives the same again."""
+        self._cleared(function)
         state = state_of(function, self._step)
         if state is None or not (may_run_again(function) if state.repeatable is None else state.repeatable):
             raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")
@@ -300,6 +370,7 @@ class StepValues:
     def _run_again(
         self, function: Any, readers: collections.Counter[Any], temporary: dict[Any, Any], wanted: set[Any]
     ) -> None:
+        assert self._written is not None
         self._unpack(function)
         if self.parameters is not None:
             self.parameters.use(node.get_variable_or_none() for node in function.inputs)
@@ -307,6 +378,8 @@ class StepValues:
         for node in function.inputs:
             array = self._there(node)
             arrays.append(temporary[node] if array is None else array)
+            if _is_swapped(node):
+                self._written.require_same(node, arrays[-1])
         outputs = rerun(function, arrays, function._stowplan.settings)
         self.recomputed += 1
         del array, arrays
@@ -323,34 +396,49 @@ class StepValues:
             elif node._data is None:
                 if self._uses[node] > 0 or node in wanted:
                     node._data = outputs[index]
+                    self._written.forget(node)
                 elif readers[node] > 0:
                     temporary[node] = outputs[index]
 
     # --- after a backward step ----------------------------------------------------------------------------------------
 
-    def after_backward(self, function: Any) -> None:
-        """Free the arrays that the backward step of this function was the last to read."""
+    def after_backward(self, function: Any, references: Callable[[Any], int]) -> None:
+        """Free the arrays that the backward step of this function was the last to read.
+
+        Parameters
+        ----------
+        function
+            A `chainer.FunctionNode` whose backward step is over.
+        references
+            Returns how often the backward pass refers to a node. Who else refers to it is the program, which gets the
+            array that Chainer's node would have.
+        """
         self._place += 1
-        for node in read_by_backward(function):
+        for node in (read := read_by_backward(function)):
             self._uses[node] -= 1
-            if self._uses[node] <= 0 and node.creator_node is not None and not self._wanted(node):
-                node._data = None
-        for node in () if self._sparing is None else self._sparing.release(function):
-            if self._uses[node] <= 0 and node.creator_node is not None:
-                node._data = None
         drop_outputs(function, lambda *_: True)
-        for output in function.outputs:
-            if output() is not None:
-                output()._data = None
         function._stowplan.packed.clear()
         _clear(function, hidden_arrays(function))
-        directions = self._directions
-        if directions is None:
-            return
-        for value in directions.released.get(self._place, ()):
-            node = self._nodes.get(value, _no_node)()
-            if node is not None and self._uses[node] <= 0 and node.creator_node is not None:
-                node._data = None
+        read += [] if self._sparing is None else self._sparing.release(function)
+        if self._directions is not None:
+            values = self._directions.released.get(self._place, ())
+            read += [node for value in values if (node := self._nodes.get(value, _no_node)()) is not None]
+        read = [node for node in read if self._uses[node] <= 0 and not self._wanted(node)]
+        read += [node for output in function.outputs if (node := output()) is not None]
+        done, read, node = dict.fromkeys(read), [], None
+        for node in done:
+            if node.creator_node is not None:
+                self._free(node, references(node) + 2)  # the dict, and this name
+
+    def _free(self, node: Any, references: int) -> None:
+        """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
+        # This name, the argument, and the keys of both counters.
+        own = references + 2 + (node in self._readers) + self._readers[node]
+        if node in self._uses and sys.getrefcount(node) > own + 1:
+            node._data = _array(node)
+            self.on_held(node)
+        else:
+            node._data = None
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""

@@ -19,6 +19,7 @@ from stowplan.errors import BudgetError, ScheduleError
 
 STEPS = 8
 WAYS: dict[str, dict[str, Any]] = {"lean": {}, "unwatched": {"watch": False}, "budget": {"budget": "1 GiB"}}
+BY_HAND = "optimizer.update() comes after backward(), and the program stands between them"
 Update = Callable[[int, "Net", Any, Any, Any], None]
 
 
@@ -137,7 +138,7 @@ def test_parameters_that_are_one(make: Callable[[], Net], options: dict[str, Any
 
 @pytest.mark.parametrize("options", [WAYS["lean"], WAYS["budget"]], ids=["lean", "budget"])
 def test_gradients_summed_over_steps(options: dict[str, Any]) -> None:
-    assert assert_same(Net, accumulates, options).stats.keeps_gradients == "no update in the first step"
+    assert assert_same(Net, accumulates, options).stats.keeps_gradients == BY_HAND
 
 
 def test_what_outlives_a_step_without_an_update_counts() -> None:
@@ -148,12 +149,27 @@ def test_what_outlives_a_step_without_an_update_counts() -> None:
 
 
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("update", [skips, updates_twice])
+def test_a_late_change_of_the_updates(update: Update, options: dict[str, Any]) -> None:
+    assert_same(Net, update, options)
+
+
 @pytest.mark.parametrize(
-    ("update", "what"), [(skips, "without optimizer.update"), (updates_twice, "a second optimizer.update")]
+    ("update", "what"),
+    [
+        (skips, "without optimizer.update"),
+        (updates_twice, "the gradient of the parameter W is gone"),
+        (passes_twice, "a second backward pass before optimizer.update"),
+    ],
 )
-def test_a_late_change_of_the_updates_is_refused(update: Update, what: str, options: dict[str, Any]) -> None:
+def test_a_loop_that_breaks_its_promise_is_refused(update: Update, what: str) -> None:
     with pytest.raises(ScheduleError, match=what):
-        trained(Net, update, options)
+        trained(Net, update, {"early_updates": True})
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_a_loop_that_keeps_its_promise_updates_early(options: dict[str, Any]) -> None:
+    assert assert_same(Net, usual, {"early_updates": True, **options}).stats.keeps_gradients is None
 
 
 @pytest.fixture(scope="module")

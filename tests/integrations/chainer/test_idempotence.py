@@ -80,7 +80,7 @@ class Applied:
     @property
     def own(self) -> Any:
         """The old-style function that an adapter wraps, or the node itself."""
-        return again._old_style(self.function) or self.function
+        return again.old_style(self.function) or self.function
 
 
 def record(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Applied]:

@@ -46,10 +46,8 @@ def test_without_room_for_the_swap_the_rest_of_the_schedule_runs(monkeypatch: py
 
 @pytest.mark.parametrize("loop", ["update", "own", "clip"])
 def test_loops_of_ones_own(loop: str) -> None:
-    scheduler = alike(Scheduler, loop=loop)
-    assert (scheduler.stats.keeps_gradients is None) == (loop != "clip")
-    if loop == "clip":
-        assert "gradients are read" in str(scheduler.stats.keeps_gradients)
+    reason = alike(Scheduler, loop=loop).stats.keeps_gradients
+    assert reason is None if loop == "update" else "the program stands between them" in reason
 
 
 def live_peak(step: Callable[[], object], steps: int = 3) -> int:
@@ -133,7 +131,7 @@ def test_gradients_that_are_left_to_the_next_step_count(traced: None) -> None:
         opts[1].update(lambda: judged(judge(made)))
         opts[0].update(lambda: F.average(judge(maker(x))))
 
-    scheduler = Scheduler(opts, budget="1 GiB", watch=False)
+    scheduler = Scheduler(opts, budget="1 GiB", watch=False, early_updates=False)
     for _ in range(4):
         tracemalloc.reset_peak()
         with scheduler.step():
@@ -156,19 +154,6 @@ def peaks_of_steps(watch: bool, budget: int | None = None) -> list[int]:
             opt.update(net, x, t)
         peaks.append(tracemalloc.get_traced_memory()[1] - before)
     return peaks
-
-
-def test_what_a_watch_would_find_is_an_error_without_one() -> None:
-    net = Everything()
-    opt = chainer.optimizers.SGD().setup(net)
-    refused = pytest.raises(
-        ScheduleError, match="gradient of the parameter W is read after the backward pass"
-    )
-    for read in (False, True):
-        with refused if read else nullcontext(), Scheduler(opt, watch=False).step():
-            opt.update(net, *batches(1)[0])
-            if read:
-                assert net.c1.W.grad is None
 
 
 @pytest.mark.parametrize("network", [Everything, Deep])

@@ -278,18 +278,17 @@ def hook(make: Any, *values: Any) -> tuple[Callable[[], Any]]:
     return (lambda: make(*values),)
 
 
+BY_HAND = "optimizer.update() comes after backward()"
 TWO = "two backward passes visit one operator"
 
 SETUPS: dict[str, Setup] = {
     "plain": Setup(),
-    "by hand": Setup(update=by_hand),
+    "by hand": Setup(update=by_hand, gradients=BY_HAND),
     "dcgan": Setup(gan, update=dcgan, graph=TWO),
-    "one loss": Setup(gan, update=one_loss, gradients="several backward passes or optimizers"),
+    "one loss": Setup(gan, update=one_loss, gradients=BY_HAND),
     "two graphs": Setup(gan, update=apart),
-    "gradient penalty": Setup(gan, update=wgan, gradients="several backward passes"),
-    "graph first": Setup(
-        update=graph_first, gradients="several backward passes", graph="parameter has been updated"
-    ),
+    "gradient penalty": Setup(gan, update=wgan, gradients=BY_HAND),
+    "graph first": Setup(update=graph_first, gradients=BY_HAND, graph="parameter has been updated"),
     "processes": Setup(iterator=in_processes),
     "forget": Setup(lambda: {"main": Forgetful()}, gradients="a backward pass of its own"),
     "WeightDecay": Setup(hooks=hook(optimizer_hooks.WeightDecay, 1e-3)),
@@ -314,7 +313,7 @@ SETUPS: dict[str, Setup] = {
         ],
         gradients="VariableStatisticsPlot",
     ),
-    "function hook": Setup(around=lambda seen: Calls(seen)),
+    "function hook": Setup(around=lambda seen: Calls(seen), gradients="the function hook Calls"),
     "timers": Setup(around=timed),
     "loss scaling": Setup(
         prepare=lambda models, opts: opts["main"].loss_scaling(scale=8), gradients="the loss is scaled"

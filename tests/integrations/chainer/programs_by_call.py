@@ -1,0 +1,625 @@
+"""Kinds of programs with ``optimizer.update(lossfun)``: what changes before it, in it, and when the step is over."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+import numpy as np
+from chainer import link_hooks, optimizer_hooks, optimizers
+from chainer.functions.pooling.max_pooling_nd import MaxPoolingND
+
+from .programs import BATCH, CLASSES, UNITS, Net, Program, after_call, by_call, inside, whole
+
+GONE = "the gradient of the parameter .* is gone"
+WRITES = "the program writes on an array"
+
+# --- before the call --------------------------------------------------------------------------------------------------
+
+
+@by_call()
+def nothing(p: Program) -> None:
+    pass
+
+
+@by_call()
+def learning_rate(p: Program) -> None:
+    p.optimizer.lr = 0.1 / (p.k + 1)
+
+
+@by_call()
+def weight_decay(p: Program) -> None:
+    for param in p.params() if p.k else ():
+        param.array *= np.float32(0.99)
+
+
+@by_call()
+def freezes_late(p: Program) -> None:
+    if p.k == 6:
+        p.model.first.disable_update()
+        p.model.norm.disable_update()
+
+
+@by_call(prepare=lambda p: p.model.layers.disable_update())
+def thaws_late(p: Program) -> None:
+    if p.k == 6:
+        p.model.layers.enable_update()
+
+
+@by_call()
+def adds_a_hook_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.add_hook(optimizer_hooks.Lasso(1e-3))
+
+
+@by_call()
+def adds_clipping_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
+
+
+@by_call(prepare=lambda p: p.optimizer.add_hook(optimizer_hooks.GradientNoise(1e-3)))
+def removes_noise_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.remove_hook("GradientNoise")
+
+
+class _Says:
+    """A hook of the program's own, which looks at all gradients."""
+
+    name, timing = "Says", "pre"
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def __call__(self, optimizer: Any) -> None:
+        self.program.say(*(np.linalg.norm(param.grad) for param in optimizer.target.params()))
+
+
+@by_call(prepare=lambda p: p.optimizer.add_hook(_Says(p)))
+def has_a_hook_of_its_own(p: Program) -> None:
+    pass
+
+
+@by_call()
+def adds_a_hook_of_its_own_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.add_hook(_Says(p))
+
+
+@by_call(prepare=lambda p: p.model.last.b.initialize(CLASSES) if p.model.last.b.array is None else None)
+def has_a_rule_s_hook(p: Program) -> None:
+    if p.k == 0:
+        p.model.last.b.update_rule.add_hook(lambda rule, param: p.say(param.array, param.grad), name="says")
+
+
+@by_call()
+def evaluates(p: Program) -> None:
+    with chainer.no_backprop_mode(), chainer.using_config("train", False):
+        p.say(p.model(p.x[:8].copy()))
+
+
+@by_call()
+def batches_vary(p: Program) -> None:
+    p.next_batch(BATCH - 32 * (p.k % 3))
+
+
+@by_call()
+def a_short_batch_late(p: Program) -> None:
+    p.next_batch(BATCH if p.k != 7 else 8)
+
+
+@by_call()
+def dropout_changes_late(p: Program) -> None:
+    p.model.ratio = 0.5 if p.late else 0.2
+
+
+@by_call()
+def no_dropout_late(p: Program) -> None:
+    p.model.ratio = 0.0 if p.late else 0.2
+
+
+@by_call()
+def layers_are_dropped(p: Program) -> None:
+    """Stochastic depth."""
+    if p.k == 0:
+        p.kept["all"] = list(p.model.layers)
+        p.model.layers.forward = None
+    p.kept["depth"] = p.draw.integers(2, 6)
+    object.__setattr__(p.model, "features", lambda x: _features(p.model, x, p.kept["depth"]))
+
+
+def _features(model: Any, x: Any, depth: int) -> Any:
+    h = F.relu(model.norm(model.first(x)))
+    for layer in list(model.layers)[:depth]:
+        h = F.tanh(layer(h))
+    return h
+
+
+@by_call()
+def grows_late(p: Program) -> None:
+    if p.k == 6:
+        p.model.layers.append(L.Linear(UNITS, UNITS))
+        p.optimizer.setup(p.model)
+
+
+@by_call()
+def shrinks_late(p: Program) -> None:
+    if p.k == 6:
+        del p.model.layers._children[-1]
+
+
+@by_call()
+def a_parameter_is_replaced_late(p: Program) -> None:
+    if p.k == 6:
+        with p.model.last.init_scope():
+            p.model.last.W = chainer.Parameter(p.model.last.W.array * np.float32(0.5))
+        p.optimizer.setup(p.model)
+
+
+@by_call()
+def the_optimizer_is_exchanged_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer = optimizers.Adam().setup(p.model)
+
+
+@by_call()
+def the_optimizer_is_set_up_again_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.setup(p.model)
+
+
+@by_call()
+def the_state_is_forgotten_late(p: Program) -> None:
+    for param in p.params() if p.k == 6 else ():
+        param.update_rule._state = None
+
+
+@by_call()
+def loads_an_older_state_late(p: Program) -> None:
+    if p.k == 4:
+        p.kept["model"], p.kept["optimizer"] = io.BytesIO(), io.BytesIO()
+        chainer.serializers.save_npz(p.kept["model"], p.model)
+        chainer.serializers.save_npz(p.kept["optimizer"], p.optimizer)
+    if p.k == 7:
+        for name, one in (("model", p.model), ("optimizer", p.optimizer)):
+            p.kept[name].seek(0)
+            chainer.serializers.load_npz(p.kept[name], one)
+
+
+@by_call()
+def scales_the_loss_late(p: Program) -> None:
+    if p.k == 6:
+        p.optimizer.loss_scaling(scale=16.0)
+
+
+@by_call()
+def does_not_clear_gradients(p: Program) -> None:
+    p.optimizer._use_cleargrads = False
+
+
+@by_call()
+def epochs(p: Program) -> None:
+    if p.k % 3 == 2:
+        p.optimizer.new_epoch()
+    p.say(p.optimizer.epoch, p.optimizer.t)
+
+
+@by_call()
+def sums_lazily_late(p: Program) -> None:
+    chainer.config.lazy_grad_sum = p.late
+
+
+@by_call(model=lambda: _tied(Net()))
+def weights_are_tied(p: Program) -> None:
+    pass
+
+
+def _tied(model: Any) -> Any:
+    model.layers[3].W = model.layers[2].W
+    return model
+
+
+@by_call()
+def arrays_are_tied_late(p: Program) -> None:
+    if p.k == 6:
+        p.model.layers[3].W.array = p.model.layers[2].W.array
+
+
+@by_call()
+def parameters_become_views_late(p: Program) -> None:
+    if p.k == 6:
+        flat = np.concatenate([layer.W.array.ravel() for layer in p.model.layers])
+        for number, layer in enumerate(p.model.layers):
+            layer.W.array = flat[number * UNITS**2 : (number + 1) * UNITS**2].reshape(UNITS, UNITS)
+
+
+@by_call(
+    prepare=lambda p: [
+        layer.add_hook(link_hooks.SpectralNormalization()) for layer in list(p.model.layers)[:2]
+    ]
+)
+def spectral_normalization(p: Program) -> None:
+    pass
+
+
+class _Momentum(optimizers.MomentumSGD):  # type: ignore[misc]
+    def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
+        super().update(lossfun, *args, **named)
+        for param in self.target.params():
+            param.array += np.float32(1e-4) * np.sign(param.grad)
+
+
+@by_call(optimizer=lambda: _Momentum(0.05))
+def an_update_of_its_own(p: Program) -> None:
+    pass
+
+
+class _Careful(optimizers.MomentumSGD):  # type: ignore[misc]
+    def call_hooks(self, timing: str = "pre") -> None:
+        for param in self.target.params():
+            np.clip(param.grad, -1e-3, 1e-3, out=param.grad)
+        super().call_hooks(timing)
+
+
+@by_call(optimizer=lambda: _Careful(0.05))
+def hooks_of_its_own(p: Program) -> None:
+    pass
+
+
+@by_call()
+def update_is_wrapped(p: Program) -> None:
+    if p.k == 0:
+        update = p.optimizer.update
+
+        def wrapped(*args: Any) -> None:
+            update(*args)
+            p.say(*(param.grad for param in p.params()))
+
+        p.optimizer.update = wrapped
+
+
+class _Rule(optimizers.sgd.SGDRule):  # type: ignore[misc]
+    def update_core_cpu(self, param: Any) -> None:
+        param.array -= np.float32(0.05) * np.sign(param.grad)
+
+
+class _Signs(optimizers.SGD):  # type: ignore[misc]
+    def create_update_rule(self) -> Any:
+        return _Rule(self.hyperparam)
+
+
+@by_call(optimizer=_Signs)
+def a_rule_of_its_own(p: Program) -> None:
+    pass
+
+
+@by_call()
+def a_rule_is_changed_late(p: Program) -> None:
+    if p.k == 6:
+        rule = p.model.last.W.update_rule
+        rule.update_core = lambda param: p.say(param.grad)
+
+
+class _Mine(chainer.Parameter):  # type: ignore[misc]
+    def update(self) -> None:
+        self.grad *= np.float32(0.5)
+        super().update()
+
+
+@by_call(prepare=lambda p: setattr(p.model.layers[0].W, "__class__", _Mine))
+def a_parameter_class_of_its_own(p: Program) -> None:
+    pass
+
+
+class _Hook(chainer.FunctionHook):  # type: ignore[misc]
+    """Looks at a parameter in the backward pass, and changes gradients."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
+        self.program.say(self.program.model.last.b)
+
+
+@whole()
+def a_function_hook_of_its_own(p: Program) -> None:
+    with _Hook(p):
+        p.optimizer.update(p.loss)
+
+
+@whole()
+def a_function_hook_of_its_own_late(p: Program) -> None:
+    if p.late:
+        a_function_hook_of_its_own(p)
+    else:
+        p.optimizer.update(p.loss)
+
+
+# --- in the loss function ---------------------------------------------------------------------------------------------
+
+
+@inside()
+def the_learning_rate_is_set(p: Program, y: Any) -> None:
+    p.optimizer.lr = 0.1 / (p.k + 1)
+
+
+@inside()
+def a_hook_is_added_late(p: Program, y: Any) -> None:
+    if p.k == 6:
+        p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
+
+
+@inside()
+def another_loss_late(p: Program, y: Any) -> Any:
+    return F.sum(y * y) * np.float32(1e-3) if p.late else None
+
+
+@inside()
+def weights_are_penalized(p: Program, y: Any) -> Any:
+    return F.softmax_cross_entropy(y, p.t) + sum(F.sum(layer.W**2) for layer in p.model.layers) * np.float32(
+        1e-3
+    )
+
+
+@inside()
+def a_weight_s_array_is_an_input(p: Program, y: Any) -> Any:
+    """Stop-gradient: an operator reads a parameter's memory, and has no edge to it."""
+    h = F.tanh(F.linear(y, p.model.last.W.array.T.copy()))
+    return F.softmax_cross_entropy(F.linear(h, p.model.last.W.array), p.t)
+
+
+@inside()
+def a_weight_s_array_is_an_input_late(p: Program, y: Any) -> Any:
+    return a_weight_s_array_is_an_input(p, y) if p.late else None
+
+
+@inside()
+def a_backward_pass(p: Program, y: Any) -> None:
+    p.model.cleargrads()
+    F.sum(y * y).backward()
+    p.say(p.model.last.b.grad)
+
+
+@inside(refused="second backward pass|may not give the same")
+def a_backward_pass_late(p: Program, y: Any) -> None:
+    if p.late:
+        a_backward_pass(p, y)
+
+
+@inside()
+def another_network_is_trained(p: Program, y: Any) -> None:
+    if not p.more:
+        p.more.append(L.Linear(CLASSES, 3))
+        p.more.append(optimizers.SGD().setup(p.more[0]))
+    p.more[1].update(lambda: F.sum(p.more[0](y.array) ** 2))
+
+
+@inside()
+def a_forgotten_part(p: Program, y: Any) -> Any:
+    return F.softmax_cross_entropy(F.forget(lambda h: F.tanh(p.model.last(h)), p.model.features(p.x)), p.t)
+
+
+@inside()
+def a_gradient_penalty(p: Program, y: Any) -> Any:
+    x = chainer.Variable(p.x)
+    (slope,) = chainer.grad([F.sum(F.tanh(p.model.first(x)))], [x], enable_double_backprop=True)
+    return F.softmax_cross_entropy(y, p.t) + F.sum(slope * slope) * np.float32(1e-3)
+
+
+@inside()
+def the_batch_is_refilled(p: Program, y: Any) -> None:
+    p.x[...] = 0
+
+
+@inside(refused=WRITES)
+def the_batch_is_refilled_late(p: Program, y: Any) -> None:
+    if p.late:
+        p.x[...] = p.x[::-1].copy()
+
+
+@inside(refused=WRITES)
+def a_weight_is_written_late(p: Program, y: Any) -> None:
+    if p.late:
+        p.kept["touched"] = True
+        p.model.layers[1].W.array *= np.float32(0.5)
+
+
+@inside()
+def a_weight_is_written(p: Program, y: Any) -> None:
+    p.model.layers[1].W.array *= np.float32(0.5)
+
+
+class _Reads(chainer.FunctionNode):  # type: ignore[misc]
+    """A function whose backward step reads a parameter that is no input of it."""
+
+    def __init__(self, link: Any) -> None:
+        self.link = link
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0] @ self.link.W.array.T,)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        return (F.matmul(gradients[0], chainer.Variable(self.link.W.array)),)
+
+
+@inside()
+def a_function_reads_a_weight(p: Program, y: Any) -> Any:
+    h = F.tanh(p.model.last(p.model.features(p.x)))
+    hidden = F.linear(h, p.model.last.W.array.T.copy())
+    return F.softmax_cross_entropy(_Reads(p.model.last).apply((hidden,))[0] + y, p.t)
+
+
+@inside()
+def nodes_are_kept(p: Program, y: Any) -> None:
+    p.kept["nodes"] = [y.node, y.node.creator_node.inputs[0]]
+
+
+@inside()
+def pooling_s_indexes_are_used(p: Program, y: Any) -> Any:
+    """As in SegNet: what a function hides is read from it, and used in the forward pass."""
+    pool = MaxPoolingND(2, 2, 2, 0, True, True)
+    image = F.reshape(p.model.features(p.x), (-1, 2, 4, 4))
+    small = pool.apply((image,))[0]
+    large = F.upsampling_2d(F.tanh(small), pool.indexes, 2, 2, outsize=(4, 4))
+    return F.softmax_cross_entropy(p.model.last(F.reshape(large, (-1, UNITS))), p.t)
+
+
+@inside()
+def the_mask_is_used(p: Program, y: Any) -> Any:
+    h, mask = F.dropout(p.model.features(p.x), 0.3, return_mask=True)
+    return F.softmax_cross_entropy(p.model.last(F.dropout(F.tanh(h), 0.3, mask=mask)), p.t)
+
+
+# --- activations that the program writes on ---------------------------------------------------------------------------
+
+
+def _at(act: Any) -> Any:
+    """A model whose program gets one of its activations, and the number of the step."""
+
+    def make() -> Any:
+        model = Net()
+        model.at = lambda h: act(model, h)
+        model.k = 0
+        return model
+
+    return make
+
+
+def _mask(model: Any, h: Any) -> None:
+    h.array[h.array > 0.5] = 0
+
+
+def _mask_late(model: Any, h: Any) -> None:
+    if model.k >= 6:
+        _mask(model, h)
+
+
+def _replace_late(model: Any, h: Any) -> None:
+    if model.k >= 6:
+        h.array = h.array * np.float32(0.5)
+
+
+def _counts(p: Program) -> None:
+    p.model.k = p.k
+
+
+@by_call(model=_at(_mask))
+def activations_are_masked(p: Program) -> None:
+    _counts(p)
+
+
+@by_call(model=_at(_mask_late), refused=WRITES)
+def activations_are_masked_late(p: Program) -> None:
+    _counts(p)
+
+
+@by_call(model=_at(_replace_late), refused=WRITES)
+def an_activation_is_replaced_late(p: Program) -> None:
+    _counts(p)
+
+
+@by_call(model=_at(lambda model, h: model.__dict__.update(seen=h.array.copy())))
+def an_activation_is_copied(p: Program) -> None:
+    p.say(vars(p.model).get("seen", 0))
+
+
+# --- when the step is over --------------------------------------------------------------------------------------------
+
+
+@after_call(refused=GONE)
+def gradients_are_read_late(p: Program) -> None:
+    if p.late:
+        p.say(*(param.grad for param in p.params()))
+
+
+@after_call(refused=GONE)
+def gradient_variables_are_read_late(p: Program) -> None:
+    for param in p.params() if p.late else ():
+        p.say(param.grad_var)
+
+
+@after_call(options={"early_updates": False})
+def gradients_are_read(p: Program) -> None:
+    p.say(*(param.grad for param in p.params()))
+
+
+@after_call(refused=GONE)
+def gradients_of_a_copy_are_read_late(p: Program) -> None:
+    if p.late:
+        p.say(*(param.grad for param in copy.deepcopy(p.model).params()))
+
+
+@after_call(refused="Variable.grad")
+def gradients_of_a_pickle_are_read_late(p: Program) -> None:
+    if p.late:
+        p.say(*(param.grad for param in pickle.loads(pickle.dumps(list(p.model.params())))))
+
+
+@after_call()
+def the_best_is_kept(p: Program) -> None:
+    p.kept["best"] = copy.deepcopy(p.model)
+    p.say(*(param.array for param in p.kept["best"].params()))
+
+
+@after_call()
+def the_model_is_pickled(p: Program) -> None:
+    p.say(*(param.array for param in pickle.loads(pickle.dumps(list(p.model.params())))))
+
+
+@after_call()
+def weights_are_averaged(p: Program) -> None:
+    mean = p.kept.setdefault("mean", p.model.copy("copy"))
+    for one, param in zip(mean.params(), p.model.params(), strict=True):
+        one.array[...] += np.float32(0.1) * (param.array - one.array)
+    p.say(*(one.array for one in mean.params()))
+
+
+@after_call()
+def the_averaged_weights_are_evaluated(p: Program) -> None:
+    weights_are_averaged(p)
+    with chainer.no_backprop_mode(), chainer.using_config("train", False):
+        p.say(p.kept["mean"](p.x))
+
+
+@after_call(refused=GONE)
+def gradients_are_added_to_late(p: Program) -> None:
+    if p.late:
+        p.loss().backward()
+        p.optimizer.update()
+
+
+@after_call()
+def a_step_by_hand_late(p: Program) -> None:
+    if p.late:
+        p.backward()
+        p.optimizer.update()
+
+
+@after_call()
+def gradients_are_cleared(p: Program) -> None:
+    p.model.cleargrads()
+    p.say(*(param.grad is None for param in p.params()))
+
+
+@after_call()
+def gradients_are_zeroed(p: Program) -> None:
+    p.model.zerograds()
+    p.say(*(param.grad for param in p.params()))
+
+
+@after_call()
+def weights_are_clamped(p: Program) -> None:
+    for param in p.params():
+        np.clip(param.array, -0.1, 0.1, out=param.array)
+
+
+@after_call()
+def a_shared_copy_is_made(p: Program) -> None:
+    twin = p.model.copy()
+    p.say(*(param.grad is None for param in twin.params()))

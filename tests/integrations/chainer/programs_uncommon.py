@@ -1,0 +1,505 @@
+"""Kinds of programs out of the common: errors that are caught, several models, states, and Chainer's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import chainer
+import chainer.functions as F  # noqa: N812
+import chainer.links as L  # noqa: N812
+import numpy as np
+from chainer import optimizer_hooks, optimizers
+from chainer.training import StandardUpdater, Trainer, extensions
+
+from stowplan.chainer import Updater
+
+from .programs import BATCH, CLASSES, KINDS, LATE, UNITS, Kind, Net, Program, whole
+from .programs_by_call import GONE
+
+# --- errors that the program catches ----------------------------------------------------------------------------------
+
+
+@whole()
+def a_loss_function_fails(p: Program) -> None:
+    def loss(*_: Any) -> Any:
+        found = p.loss()
+        if p.k in (1, 7):
+            raise ArithmeticError("a spike")
+        return found
+
+    try:
+        p.optimizer.update(loss)
+    except ArithmeticError:
+        p.say(1)
+
+
+class _Bomb(chainer.FunctionNode):  # type: ignore[misc]
+    def __init__(self, armed: bool) -> None:
+        self.armed = armed
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0].copy(),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        if self.armed:
+            raise ArithmeticError("in the backward pass")
+        return gradients
+
+
+@whole()
+def a_backward_step_fails(p: Program) -> None:
+    p.kept["armed"] = p.k in (1, 7)
+
+    def loss(*_: Any) -> Any:
+        h = F.tanh(p.model.first(p.x))
+        h = _Bomb(p.kept["armed"]).apply((h,))[0]
+        for layer in p.model.layers:
+            h = F.tanh(layer(h))
+        return F.softmax_cross_entropy(p.model.last(h), p.t)
+
+    try:
+        p.optimizer.update(loss)
+    except ArithmeticError:
+        p.say(1)
+
+
+@whole()
+def errors_in_numbers_are_raised(p: Program) -> None:
+    x = p.x * (np.float32(1e30) if p.late else np.float32(1))
+    with np.errstate(all="raise", under="ignore"):
+        try:
+            p.optimizer.update(lambda: F.sum(p.model.last(F.tanh(p.model.first(x))) ** 2))
+        except FloatingPointError:
+            p.say(1)
+
+
+@whole()
+def debug_mode(p: Program) -> None:
+    with chainer.using_config("debug", True):
+        x = p.x.copy()
+        if p.k == 7:
+            x[0] = np.nan
+        try:
+            p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(x), p.t))
+        except RuntimeError:
+            p.say(1)
+
+
+# --- several models, passes and updates -------------------------------------------------------------------------------
+
+
+def _two(p: Program) -> None:
+    p.more = [Net(), optimizers.SGD(0.05)]
+    p.more[1].setup(p.more[0])
+
+
+def _both(p: Program) -> list[Any]:
+    return [p.optimizer, p.more[1]]
+
+
+@whole(prepare=_two, optimizers=_both)
+def two_models(p: Program) -> None:
+    p.optimizer.update(p.loss)
+    p.more[1].update(lambda: F.softmax_cross_entropy(p.more[0](p.x), p.t))
+
+
+@whole(prepare=_two, optimizers=_both)
+def two_models_in_turns(p: Program) -> None:
+    if p.k % 2:
+        p.more[1].update(lambda: F.softmax_cross_entropy(p.more[0](p.x), p.t))
+    else:
+        p.optimizer.update(p.loss)
+
+
+@whole(prepare=_two, optimizers=_both)
+def two_models_by_hand(p: Program) -> None:
+    p.model.cleargrads()
+    p.more[0].cleargrads()
+    (p.loss() + F.softmax_cross_entropy(p.more[0](p.x), p.t)).backward()
+    p.optimizer.update()
+    p.more[1].update()
+
+
+@whole(prepare=_two, optimizers=_both)
+def distillation(p: Program) -> None:
+    """The teacher learns, too."""
+    p.optimizer.update(p.loss)
+    with chainer.no_backprop_mode(), chainer.using_config("train", False):
+        target = F.softmax(p.model(p.x)).array
+    p.more[1].update(lambda: F.mean_squared_error(F.softmax(p.more[0](p.x)), target))
+
+
+@whole(prepare=_two, optimizers=_both)
+def a_gan_with_a_graph_for_each_loss(p: Program) -> None:
+    with chainer.no_backprop_mode():
+        fake = p.model.layers[0](p.x)
+    p.more[1].update(lambda: F.average(p.more[0](p.x) ** 2) - F.average(p.more[0](fake.array)))
+    p.optimizer.update(lambda: F.average(p.more[0](p.model.layers[0](p.x))))
+
+
+@whole(prepare=_two, optimizers=_both)
+def a_gan_with_one_graph(p: Program) -> None:
+    fake = p.more[0](p.model.layers[0](p.x))
+    p.more[1].update(lambda: F.average(fake**2))
+    p.optimizer.update(lambda: F.average(F.tanh(fake)))
+
+
+@whole(prepare=_two, optimizers=_both)
+def a_gan_whose_critic_s_gradients_are_read(p: Program) -> None:
+    """The maker's pass leaves gradients in the critic, which a program may read."""
+    p.more[0].cleargrads()
+    F.average(p.more[0](p.x) ** 2).backward()
+    p.more[1].update()
+    p.optimizer.update(lambda: F.average(p.more[0](p.model.layers[0](p.x))))
+    p.say(*(param.grad for param in p.more[0].params() if param.grad is not None))
+
+
+@whole()
+def one_model_is_updated_twice(p: Program) -> None:
+    for half in (slice(0, None, 2), slice(1, None, 2)):
+        x, t = p.x[half].copy(), p.t[half].copy()
+        p.optimizer.update(lambda x=x, t=t: F.softmax_cross_entropy(p.model(x), t))
+
+
+@whole()
+def a_call_then_by_hand(p: Program) -> None:
+    p.optimizer.update(p.loss)
+    p.backward()
+    p.optimizer.update()
+
+
+@whole()
+def in_turns_by_call_and_by_hand(p: Program) -> None:
+    if p.k % 2:
+        p.optimizer.update(p.loss)
+    else:
+        p.backward()
+        for param in p.params():
+            param.grad *= np.float32(0.5)
+        p.optimizer.update()
+
+
+@whole(prepare=lambda p: setattr(p, "more", [optimizers.SGD(0.01)]))
+def two_optimizers_of_one_model(p: Program) -> None:
+    if p.k == 0:
+        p.backward()
+        p.more[0].setup(p.model.last)
+    p.optimizer.update(p.loss)
+    p.backward()
+    p.more[0].update()
+
+
+@whole(optimizer=optimizers.Adam)
+def an_update_of_a_part(p: Program) -> None:
+    if p.k == 0:
+        p.loss()
+        p.optimizer.setup(p.model.last)
+    p.model.cleargrads()
+    p.optimizer.update(p.loss)
+
+
+@whole()
+def steps_without_an_update(p: Program) -> None:
+    if p.k % 3:
+        p.optimizer.update(p.loss)
+    else:
+        p.say(p.loss())
+
+
+@whole()
+def the_loss_is_kept(p: Program) -> None:
+    def loss(*_: Any) -> Any:
+        p.kept["loss"] = p.loss()
+        return p.kept["loss"]
+
+    p.optimizer.update(loss)
+    p.say(p.kept["loss"])
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+class _Recurrent(chainer.Chain):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.cell, self.last = L.LSTM(UNITS, UNITS), L.Linear(UNITS, CLASSES)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(F.dropout(self.cell(x), 0.2))
+
+
+def _windows(p: Program, length: int) -> Any:
+    return sum(F.softmax_cross_entropy(p.model(p.x * np.float32(n + 1)), p.t) for n in range(length))
+
+
+@whole(model=_Recurrent)
+def truncated_backpropagation(p: Program) -> None:
+    loss = _windows(p, 3)
+    p.model.cleargrads()
+    loss.backward()
+    loss.unchain_backward()
+    p.optimizer.update()
+
+
+@whole(model=_Recurrent)
+def truncated_backpropagation_by_call(p: Program) -> None:
+    def loss(*_: Any) -> Any:
+        p.kept["loss"] = _windows(p, 3)
+        return p.kept["loss"]
+
+    p.optimizer.update(loss)
+    p.kept["loss"].unchain_backward()
+
+
+@whole(model=_Recurrent)
+def windows_vary(p: Program) -> None:
+    p.model.cell.reset_state()
+    p.optimizer.update(lambda: _windows(p, 2 + p.k % 2))
+
+
+@whole(model=_Recurrent, refused="reaches into an earlier step")
+def the_state_is_not_cut_off(p: Program) -> None:
+    p.optimizer.update(lambda: _windows(p, 2))
+
+
+@whole(model=_Recurrent, refused="reaches into an earlier step")
+def the_state_is_not_cut_off_late(p: Program) -> None:
+    if not p.late:
+        p.model.cell.reset_state()
+    p.optimizer.update(lambda: _windows(p, 2))
+
+
+@whole(model=lambda: chainer.Sequential(L.EmbedID(20, UNITS), F.tanh, L.Linear(UNITS, CLASSES)))
+def an_embedding(p: Program) -> None:
+    words = p.draw.integers(0, 20, BATCH, dtype=np.int32)
+    p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(words), p.t))
+
+
+@whole()
+def class_weights_change(p: Program) -> None:
+    weights = np.linspace(0.5, 1.5, CLASSES, dtype=np.float32) * np.float32(1 + p.k)
+    p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(p.x), p.t, class_weight=weights))
+
+
+@whole()
+def statistics_are_fixed_late(p: Program) -> None:
+    with chainer.using_config("train", not p.late):
+        p.optimizer.update(p.loss)
+
+
+@whole()
+def arguments_of_the_call(p: Program) -> None:
+    p.optimizer.update(lambda x, t: F.softmax_cross_entropy(p.model(x), t), p.x, t=p.t)
+
+
+# --- Chainer's Trainer ------------------------------------------------------------------------------------------------
+
+Extend = Callable[[Any, Program], object]
+Core = Callable[[Any], object]
+TRAINERS: dict[str, tuple[Core | None, Extend]] = {}
+
+
+def trainer(core: Core | None = None, **how: Any) -> Callable[[Extend], Extend]:
+    """A kind that is a Trainer, whose iterations are the steps; the function extends it.
+
+    Parameters
+    ----------
+    core
+        The updater's ``update_core``; None: Chainer's.
+    """
+
+    def add(extend: Extend) -> Extend:
+        name = f"trainer: {extend.__name__}"
+        KINDS[name] = Kind(bool, model=lambda: L.Classifier(Net()), **how)
+        TRAINERS[name] = core, extend
+        return extend
+
+    return add
+
+
+def run_trainer(name: str, program: Program, options: dict[str, Any] | None, steps: int, done: Any) -> None:
+    """Train; ``done(scheduler)`` is called after each iteration."""
+    core, extend = TRAINERS[name]
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((3 * BATCH, UNITS)).astype(np.float32)
+    data = chainer.datasets.TupleDataset(x, draw.integers(0, CLASSES, 3 * BATCH, dtype=np.int32))
+    base = StandardUpdater if options is None else Updater
+    kind = base if core is None else type("Own", (base,), {"update_core": core})
+    updater = kind(chainer.iterators.SerialIterator(data, BATCH), program.optimizer, **(options or {}))
+    updater.program = program
+    run = Trainer(updater, (steps, "iteration"), out="build/programs")
+    run.extend(
+        lambda _: done(getattr(updater, "scheduler", None)),
+        name="done",
+        trigger=(1, "iteration"),
+        priority=-9,
+    )
+    extend(run, program)
+    run.run(show_loop_exception_msg=False)
+
+
+def _each(run: Any, act: Callable[[], object], every: int = 1) -> None:
+    run.extend(lambda _: act(), name=act.__name__, trigger=(every, "iteration"), priority=9)
+
+
+def _core(between: Callable[[Program], object]) -> Core:
+    """An ``update_core`` by hand, with something between the backward pass and the update."""
+
+    def core(updater: Any) -> None:
+        program, optimizer = updater.program, updater.get_optimizer("main")
+        batch = updater.converter(updater.get_iterator("main").next(), updater.device)
+        loss = optimizer.target(*batch)
+        optimizer.target.cleargrads()
+        loss.backward()
+        del loss
+        between(program)
+        optimizer.update()
+
+    return core
+
+
+def _clip(p: Program) -> None:
+    for param in p.params() if p.late else ():
+        np.clip(param.grad, -1e-3, 1e-3, out=param.grad)
+
+
+def _shift(p: Program) -> None:
+    p.optimizer.lr = 0.1 / (p.k + 1)
+
+
+def _norms(p: Program) -> None:
+    p.say(*(np.linalg.norm(param.grad) for param in p.params()))
+
+
+@trainer()
+def plain(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(core=_core(_clip))
+def clips_late(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(core=_core(_shift))
+def shifts_between(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(core=_core(_norms))
+def reads_norms_between(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(
+    core=lambda updater: updater.get_optimizer("main").update(
+        updater.get_optimizer("main").target, *updater.converter(updater.get_iterator("main").next(), None)
+    )
+)
+def calls_the_optimizer(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer()
+def shifts(run: Any, p: Program) -> None:
+    run.extend(extensions.ExponentialShift("lr", 0.9), trigger=(1, "iteration"))
+
+
+@trainer()
+def steps_down(run: Any, p: Program) -> None:
+    run.extend(extensions.StepShift("momentum", 0.5, 4), trigger=(1, "iteration"))
+
+
+@trainer()
+def observes(run: Any, p: Program) -> None:
+    run.extend(extensions.observe_lr(), trigger=(1, "iteration"))
+    run.extend(extensions.LogReport(trigger=(2, "iteration")))
+    _each(run, lambda: p.say(run.observation["main/loss"]))
+
+
+@trainer()
+def snapshots(run: Any, p: Program) -> None:
+    run.extend(extensions.snapshot(filename="snapshot"), trigger=(4, "iteration"))
+    run.extend(extensions.snapshot_object(p.model, "model"), trigger=(3, "iteration"))
+
+
+@trainer()
+def loads_a_snapshot_late(run: Any, p: Program) -> None:
+    run.extend(extensions.snapshot_object(p.model, "older"), trigger=(4, "iteration"), priority=99)
+
+    def load() -> None:
+        if p.k == 6:
+            chainer.serializers.load_npz("build/programs/older", p.model)
+
+    _each(run, load)
+
+
+@trainer()
+def evaluates(run: Any, p: Program) -> None:
+    test = chainer.datasets.TupleDataset(np.ones((6, UNITS), np.float32), np.zeros(6, np.int32))
+    run.extend(
+        extensions.Evaluator(chainer.iterators.SerialIterator(test, 3, repeat=False, shuffle=False), p.model),
+        trigger=(2, "iteration"),
+    )
+    _each(run, lambda: p.say(*(run.observation.get(n, 0) for n in ("validation/main/loss", "main/accuracy"))))
+
+
+@trainer(refused=GONE)
+def logs_norms_late(run: Any, p: Program) -> None:
+    _each(run, lambda: _norms(p), every=6)
+
+
+@trainer()
+def logs_parameter_statistics(run: Any, p: Program) -> None:
+    run.extend(extensions.ParameterStatistics(p.model), trigger=(6, "iteration"))
+    _each(run, lambda: p.say(*(v for k, v in sorted(run.observation.items()) if "grad" in k)))
+
+
+@trainer()
+def changes_weights(run: Any, p: Program) -> None:
+    def decay() -> None:
+        for param in p.params():
+            param.array *= np.float32(0.99)
+
+    _each(run, decay)
+
+
+@trainer()
+def averages_weights(run: Any, p: Program) -> None:
+    def average() -> None:
+        mean = p.kept.setdefault("mean", p.model.copy("copy"))
+        for one, param in zip(mean.params(), p.model.params(), strict=True):
+            one.array[...] += np.float32(0.1) * (param.array - one.array)
+            p.say(one)
+
+    _each(run, average)
+
+
+@trainer()
+def freezes_late(run: Any, p: Program) -> None:
+    _each(run, lambda: p.model.predictor.first.disable_update() if p.late else None)
+
+
+@trainer()
+def adds_clipping_late(run: Any, p: Program) -> None:
+    def add() -> None:
+        if p.k == LATE:
+            p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
+
+    _each(run, add)
+
+
+@trainer()
+def exchanges_the_optimizer_late(run: Any, p: Program) -> None:
+    def exchange() -> None:
+        if p.k == LATE:
+            p.optimizer = run.updater._optimizers["main"] = optimizers.Adam().setup(p.model)
+
+    _each(run, exchange)
+
+
+@trainer()
+def fails_on_numbers(run: Any, p: Program) -> None:
+    run.extend(extensions.FailOnNonNumber(), trigger=(1, "iteration"))

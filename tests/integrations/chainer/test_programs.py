@@ -1,0 +1,125 @@
+"""Programs that change between steps, or are out of the common: Chainer's bits after every step, or an error before."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan import NumpyPool
+from stowplan.chainer import Scheduler
+from stowplan.errors import BudgetError, StowplanError
+
+from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from .programs import KINDS, STEPS, Program
+from .programs_uncommon import TRAINERS, run_trainer
+
+SAMPLE = 12
+"""One kind of so many is tried each time; `make thorough` tries all."""
+
+
+class Run:
+    """A kind's program, trained by a scheduler of these options or plainly: its states after each step, or an error."""
+
+    def __init__(self, name: str, options: dict[str, Any] | None) -> None:
+        self.states: list[Any] = []
+        self.error: Exception | None = None
+        self.scheduler: Any = None
+        kind = KINDS[name]
+        self.program = Program(kind)
+        given = None if options is None else {**kind.options, **options}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                if name in TRAINERS:
+                    run_trainer(name, self.program, given, STEPS, self.done)
+                else:
+                    self.run(given)
+            except (StowplanError, RuntimeError) as error:
+                self.error = error
+
+    def run(self, options: dict[str, Any] | None) -> None:
+        program = self.program
+        for _ in range(STEPS):
+            if options is not None and self.scheduler is None:
+                self.scheduler = Scheduler(program.kind.optimizers(program), **options)
+            with contextlib.nullcontext() if self.scheduler is None else self.scheduler.step():
+                program.kind.step(program)
+            self.states.append(program.state())
+            program.kind.after(program)
+            self.states.append(program.state())
+            self.done(self.scheduler)
+            program.next_batch()
+
+    def done(self, scheduler: Any) -> None:
+        if self.program.kind.step is bool:
+            self.states.append(self.program.state())
+        if scheduler is not None:
+            self.scheduler = scheduler
+            scheduler.wait()
+        self.program.k += 1
+
+
+def trained(state: list[Any]) -> list[Any]:
+    """Return a state's parameters and optimizers' states: what a step that is refused has not changed."""
+    return [one for one in state if isinstance(one, tuple) and not re.search(r"/(avg_\w+|N|u)$", one[0])]
+
+
+def held(name: str, options: dict[str, Any], plain: Run) -> Run:
+    """Run a kind by a scheduler; require Chainer's bits after every step that was over."""
+    run, start = Run(name, options), Program(KINDS[name]).state()
+    for number, (one, other) in enumerate(zip(plain.states, run.states, strict=False)):
+        assert one == other, f"{name} {options}: another state at {number}"
+    if run.error is None:
+        assert len(run.states) == len(plain.states)
+    elif not isinstance(run.error, BudgetError):
+        expected = KINDS[name].refused
+        assert expected, run.error
+        assert re.search(expected, str(run.error)), run.error
+    if run.error is not None and "touched" not in run.program.kept:
+        around = plain.states[max(len(run.states) - 1, 0) : len(run.states) + 1]
+        assert trained(run.program.state()) in map(trained, [start, *around])
+    return run
+
+
+def check(name: str) -> dict[str, str]:
+    """Try a kind in each way; return what each came to."""
+    plain = Run(name, None)
+    assert plain.error is None
+    found = {}
+    found["lean"] = held(name, {}, plain)
+    found["pool"] = held(name, {"pool": NumpyPool(warmup=0, small=1033)}, plain)
+    found["70%"] = held(name, {"budget": "70%", "pool": NumpyPool(warmup=0, small=1033)}, plain)
+    lowest = held(name, {"budget": 1000}, plain)
+    if isinstance(lowest.error, BudgetError):
+        found["least"] = held(name, {"budget": lowest.error.least}, plain)
+        assert not isinstance(found["least"].error, BudgetError)
+    else:
+        found["least"] = lowest
+    return {way: "equal" if run.error is None else str(run.error) for way, run in found.items()}
+
+
+def sample() -> list[Any]:
+    return [
+        pytest.param(name, marks=() if number % SAMPLE == 0 else pytest.mark.slow)
+        for number, name in enumerate(KINDS)
+    ]
+
+
+@pytest.mark.parametrize("name", sample())
+def test_a_kind_of_program(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    state = np.random.get_state()
+    try:
+        check(name)
+    finally:
+        np.random.set_state(state)
+
+
+def test_there_are_enough_kinds() -> None:
+    assert len(KINDS) >= 120
