@@ -310,10 +310,13 @@ class EnteredPool(Enterable, Pool):
     _leave: Callable[[], object]
 
     def _before_leaving(self, error: BaseException | None) -> None:
-        """Have an error of a request that found no memory tell what fills it; end the step that was told here."""
+        """Have an error of a request that found no memory tell what fills it, and end the steps that were told."""
         if error is not None and self._is_out_of_memory(error):
             self._lanes().diagnose(error)
-        self._told.end_here()
+        self._end_told()
+
+    def _end_told(self) -> None:
+        self._told.end()
 
     def serving(self) -> AbstractContextManager[Any]:
         """Return a context manager in which the pool serves this thread: itself, or nothing where it does already."""

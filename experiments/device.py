@@ -55,9 +55,10 @@ SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
 SHARE, QUICK_SHARE = 0.01, 0.1
 """Share of the smallest device to which it is known."""
 SLACK = 1.02
-DUE = {"pool": 4, "auto": 5, "managed": 4, "lean": 5, "budget": 9}
-"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it; the first told one
-comes after the first update; a scheduler needs the first step for itself, and under a budget four more."""
+DUE = {"pool": 4, "auto": 6, "managed": 4, "lean": 5, "budget": 9}
+"""The first step that the plan serves. The pool sees one step go by, records one, and confirms it. A step that is told
+begins as the one before it ends, the first after the first update, so its plan comes a step later. A scheduler needs
+the first step for itself, and under a budget four more."""
 SERVING = 0.5
 """Share of a step's requests from which on the plan counts as serving."""
 BUDGET_ATTEMPTS = 4

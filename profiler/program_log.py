@@ -117,13 +117,6 @@ class ProgramLog:
         name: npt.NDArray[np.uint64] = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xD6E8FEB86659FD93)
         return name
 
-    @cached_property
-    def live_before(self) -> IntArray:
-        """The bytes alive before each request, of blocks that were requested in the log, int64 (n,)."""
-        size = self.size[self.events["request"].astype(np.int64)]
-        total = np.cumsum(np.where(self.events["kind"] == ALLOCATE, size, -size))
-        return total[self.position] - self.size
-
     def signatures(self, starts: IntArray, ends: IntArray) -> npt.NDArray[np.uint64]:
         """Return a hash of the requests from each start to its end, in order, uint64 (m,).
 

@@ -82,6 +82,9 @@ class NumpyPool(HostPool):
         super()._reset_after_fork()
         self._host.inherit()
 
+    def _end_told(self) -> None:
+        self._told.end_here()  # it may serve other threads still
+
     def _serves_here(self) -> bool:
         return self._host.is_innermost or (self._host.installed and current_handler() is default_handler())
 

@@ -120,14 +120,14 @@ class PassiveService {
       --asked.requests;
       asked.bytes -= block.size;
     }
-    recorder_.refuse(block.birth, block.size);
+    recorder_.refuse(block.birth);
     blocks_.erase(id);
   }
   bool release(BlockId id) {
     const Block& block = blocks_[id];
     live_ -= block.size;
     holders_.freed(block.site, block.size);
-    recorder_.free(block.birth, block.size);
+    recorder_.free(block.birth);
     blocks_.erase(id);
     return true;
   }

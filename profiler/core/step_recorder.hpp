@@ -113,7 +113,7 @@ class StepRecorder {
     return birth;
   }
 
-  void free(Birth birth, Bytes size) {
+  void free(Birth birth) {
     if (birth.step == 0) return;
     if (birth.step == step_) {
       append(static_cast<std::uint32_t>(EventKind::free), birth.request);
@@ -123,8 +123,8 @@ class StepRecorder {
   }
 
   // Upstream has no memory for a request: where its step is over, it was a block until now.
-  void refuse(Birth birth, Bytes size) {
-    if (!is_current(birth)) return free(birth, size);
+  void refuse(Birth birth) {
+    if (!is_current(birth)) return free(birth);
     try {
       refused_.insert(std::upper_bound(refused_.begin(), refused_.end(), birth.request), birth.request);
     } catch (const std::bad_alloc&) {

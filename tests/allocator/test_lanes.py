@@ -115,3 +115,15 @@ class LanesAgainstReference(RuleBasedStateMachine):
 
 TestLanesAgainstReference = LanesAgainstReference.TestCase
 TestLanesAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=40)
+
+
+def test_a_step_that_does_not_end_keeps_no_log() -> None:
+    core = Replay()
+    for requests, is_whole in ((1 << 19, True), ((1 << 19) + 1, False), (3, True)):
+        assert core.begin_step()
+        for _ in range(requests):
+            _, block = core.request(8)
+            core.adopt(block, 1 << 50)
+            core.release(block)
+        log, complete, *_ = core.end_step()
+        assert (len(log), complete) == (2 * requests if is_whole else 0, is_whole)

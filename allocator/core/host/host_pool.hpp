@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "lanes.hpp"
 #include "host_arena.hpp"
 #include "host_heap.hpp"
 #include "host_memory.hpp"
+#include "lanes.hpp"
 
 namespace stowplan::allocator {
 
@@ -38,9 +38,7 @@ class HostLanes {
   Upstream upstream() { return heap_.as_upstream(); }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   // Whether the heap serves alone: no request is noted.
-  bool is_bypassed() const {
-    return is_heap_only_.load(std::memory_order_relaxed) && !lanes_.has_entered();
-  }
+  bool is_bypassed() const { return is_heap_only_.load(std::memory_order_relaxed) && !lanes_.has_entered(); }
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
     if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "lanes.hpp"
 #include "host_memory.hpp"
+#include "lanes.hpp"
 
 namespace stowplan::allocator {
 

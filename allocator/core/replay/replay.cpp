@@ -27,7 +27,7 @@ Grant Replay::request(Bytes size, Stream stream, bool may_wait) {
     if (grant.address != 0) counters_.note_live(use_, size);  // else adopt() does, if there is memory for it
     return grant;
   } catch (const std::bad_alloc&) {
-    recorder_.refuse(birth, size);
+    recorder_.refuse(birth);
     blocks_.erase(id);
     throw;
   }
@@ -107,7 +107,7 @@ bool Replay::shelter(BlockId id, Reason reason) {
 
 // The program is rid of a block.
 inline void Replay::note_free(const Block& block) {
-  recorder_.free(block.birth, block.size);
+  recorder_.free(block.birth);
   if (!block.is_unanswered()) counters_.note_dead(block.use, block.size);
 }
 
@@ -141,7 +141,7 @@ void Replay::refuse(BlockId id) {
       clean_ = false;
     }
   }
-  recorder_.refuse(std::exchange(block.birth, {}), block.size);
+  recorder_.refuse(std::exchange(block.birth, {}));
 }
 
 void Replay::hold(BlockId id, bool may_wait) {
