@@ -236,14 +236,16 @@ $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
 # --- CuPy on a simulated device ----------------------------------------------------------------------------------------
 
 # Two builds of CuPy, each in an environment of its own: for ROCm, and the last one for CUDA that finds its libraries
-# when it is loaded. Tests of the simulated runtime, of experiments, and with a driver of their own, run with the first one alone.
+# when it is loaded. Tests of the simulated runtime, of experiments, of schedules and commands, and with a driver of their
+# own, run with the first one alone.
 DEVICE_BUILD ?= rocm
 DEVICE_TESTS := tests/device tests/gpu tests/contracts/test_cupy_backend.py
 ifeq ($(DEVICE_BUILD),cuda)
 DEVICE := cupy-cuda12x==12.3.0
 DEVICE_VENV ?= .venv-cuda12
 DEVICE_TESTS += $(addprefix --ignore=,$(wildcard tests/device/test_runtime_*.py) \
-	tests/device/test_device_experiment.py tests/device/test_cuda_driver.py tests/gpu/test_figures_gpu.py)
+	tests/device/test_device_experiment.py tests/device/test_cuda_driver.py \
+	$(addprefix tests/gpu/test_,figures_gpu.py gpu_check.py scheduler_gpu.py scripts_gpu.py))
 else
 DEVICE := cupy-rocm-7-0==14.2.0
 DEVICE_VENV ?= .venv-device
