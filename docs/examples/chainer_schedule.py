@@ -22,11 +22,7 @@ def train(budget=None):
     scheduler = stowplan.chainer.Scheduler(optimizer, pool, budget)
     for x, t in zip(xs, ts, strict=True):
         with scheduler.step():
-            loss = F.softmax_cross_entropy(model(x), t)
-            model.cleargrads()
-            loss.backward()
-            optimizer.update()
-            del loss  # and with it the graph, within the step
+            optimizer.update(lambda x, t: F.softmax_cross_entropy(model(x), t), x, t)
         scheduler.wait()  # for the schedule; a program that runs for hours need not
         pool.wait()  # for the plan
     print(f"{pool.stats.replayed:,} allocations replayed")

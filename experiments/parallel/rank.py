@@ -94,7 +94,7 @@ def selected(nets: tuple[Blocks, Blocks], x: Any, gy: Any, batch: int) -> tuple[
     """
     (net, plain), recorder = nets, NumpyRecorder()
     optimizer, plainly = (chainer.optimizers.SGD(1e-5).setup(one) for one in nets)
-    scheduler = Scheduler(optimizer, budget=2**60, solver="selective")
+    scheduler = Scheduler(optimizer, budget=2**60, solver="selective", early_updates=True)
     kept = 0
     for last in [False] * STEPS + [True]:
         with recorder, recorder.step() if last else nullcontext(), scheduler.step():

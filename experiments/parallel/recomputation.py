@@ -50,7 +50,7 @@ def recorded(words: int, batch: int, width: int, heads: int, layers: int) -> Ste
         y.backward()
         optimizer.update()
 
-    return record_graph(optimizer, step)
+    return record_graph(optimizer, step, early_updates=True)
 
 
 def full(graph: StepGraph, lean: Schedule) -> Schedule:

@@ -97,7 +97,7 @@ class RecordingStep(TimedStep):
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter
         self.values.on_held = lambda node: self._graph.hold(self._value_of[node])
-        self.values.on_held_function = self._hold_hidden
+        self.values.hiding.on_held = self._hold_hidden
         for array in resident:
             self._graph.add(array, "persistent", resident=True)
         before = Call("gradients of the step before", Phase.FORWARD, LEFT)

@@ -13,15 +13,12 @@ backward pass is a loop of its own, with the same sums in the same order as Chai
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import chainer
-import numpy as np
 from chainer import _backprop_utils, variable
 from chainer.functions.util.forget import Forget
 
@@ -30,7 +27,17 @@ from . import seams
 from .directions import Follower, Structure
 from .evictions import Swap
 from .function_state import FunctionState, state_of
-from .gradients import Candidates, owned, reachable, read_by_backward, sum_gradients, take_out, write_over
+from .gradients import (
+    Candidates,
+    owned,
+    reachable,
+    read_by_backward,
+    sum_gradients,
+    take_gradients,
+    take_out,
+    using_device_of,
+    write_over,
+)
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays
@@ -135,27 +142,21 @@ class ScheduledStep:
         """A number that steps of the same operators share."""
         return 0 if self._follower is None else self._follower.signature
 
-    def reason_to_keep_graph(self, *, recomputes: bool) -> str | None:
+    def reason_to_keep_graph(self) -> str | None:
         """Return why arrays of such steps must be kept, as Chainer does; None: they can go.
 
-        Parameters
-        ----------
-        recomputes
-            Whether operators may run again: none must after the update of its parameter.
+        The last three are reasons where operators may run again: none must after the update of its parameter.
         """
-        if self._earlier:
-            return "a backward pass reaches into an earlier step"
-        if self._walked_twice:
-            return "two backward passes visit one operator"
-        if not recomputes:
-            return None
-        if self._cut_off:
-            return "a variable is cut off (Variable.unchain) after an operator has read it"
-        if self.written is not None and self.written.found:
-            return "the program writes on an array after an operator has made or read it"
-        return (
-            "a backward pass visits an operator whose parameter has been updated" if self._outdated else None
-        )
+        written, again = self.written, self.written is not None
+        reasons = {
+            "a backward pass reaches into an earlier step": self._earlier,
+            "two backward passes visit one operator": self._walked_twice,
+            "a variable is cut off (Variable.unchain) after an operator has read it": again and self._cut_off,
+            "the program writes on an array after an operator has made or read it": written is not None
+            and written.found,
+            "a backward pass visits an operator whose parameter has been updated": again and self._outdated,
+        }
+        return next((reason for reason, is_found in reasons.items() if is_found), None)
 
     def close(self) -> None:
         """Free the step's graph, without waiting for garbage collection."""
@@ -171,7 +172,7 @@ class ScheduledStep:
         if self._in_backward or not chainer.config.enable_backprop:
             return seams.apply(function, inputs)
         self.values.before_forward(self.count)
-        held = [*held_arrays(function).values()] if self.values.spares else []
+        held = [*held_arrays(function).values()] if self.values.sparing is not None else []
         function._stowplan = FunctionState(self._token, self.count)
         if self.parameters is None:
             return self._forward(function, inputs, held)
@@ -220,7 +221,7 @@ class ScheduledStep:
             functions = reachable(outputs)
             is_own = self._is_own(functions)
             self._cut_off |= any(map(self._has_lost_a_maker, functions))
-            found = self._take_gradients(functions)
+            found, self._consumed = take_gradients(functions)
             if self.passes == 1:
                 self.gradients_found = found
             if self.written is not None:
@@ -241,20 +242,6 @@ class ScheduledStep:
             for node, consumed in self._consumed.items():
                 consumed.put(node.get_variable())
             self._consumed.clear()
-
-    def _take_gradients(self, functions: Iterable[Any]) -> dict[int, int]:
-        """Return the bytes of the gradients that a pass adds to, by the variable's id; set apart what is consumed."""
-        found = {}
-        for node in {node for function in functions for node in function.inputs if node.creator_node is None}:
-            target = node.get_variable_or_none()
-            if target is None:
-                continue
-            if isinstance(target._grad_var, Consumed):
-                self._consumed[node], target._grad_var = target._grad_var, None
-            gradient = target._grad if target._grad_var is None else target._grad_var.raw_array
-            if gradient is not None and target._grad_valid is True:
-                found[id(target)] = int(gradient.nbytes)
-        return found
 
     def _check_early(self, functions: Iterable[Any]) -> None:
         """Update no parameter in the pass by these functions if there is a reason against it."""
@@ -380,7 +367,7 @@ class ScheduledStep:
         hooks = chainer.get_function_hooks()
         if function._n_local_function_hooks != 0:
             hooks = {**hooks, **function.local_function_hooks}
-        with _using_device_of(in_data + out_arrays):
+        with using_device_of(in_data + out_arrays):
             for hook in hooks.values():
                 hook.backward_preprocess(function, in_data, out_arrays)
             in_grad: dict[Any, Any] = {}
@@ -459,14 +446,3 @@ class ScheduledStep:
 
 def _made(function: Any) -> int:
     return sum(node.creator_node is not None for node in function.inputs)
-
-
-_no_device = contextlib.nullcontext()
-
-
-def _using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
-    """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
-    there = [array for array in arrays if array is not None]
-    if all(type(array) is np.ndarray for array in there):
-        return _no_device
-    return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FunctionState", "drop_outputs", "state_of"]
+__all__ = ["FunctionState", "drop_outputs", "fill_output", "state_of"]
 
 
 @dataclass(slots=True)
@@ -58,3 +58,12 @@ def drop_outputs(function: Any, drops: Callable[[int, Any], bool]) -> None:
     if function._retained_output_data is not None:
         pairs = zip(function._output_indexes_to_retain, function._retained_output_data, strict=True)
         function._retained_output_data = tuple([None if drops(*pair) else pair[1] for pair in pairs])
+
+
+def fill_output(function: Any, index: int, array: Any) -> None:
+    """Give a retained output to its function, whose node for it is gone."""
+    data = function._retained_output_data
+    if data is not None and index in function._output_indexes_to_retain:
+        place = list(function._output_indexes_to_retain).index(index)
+        if data[place] is None:
+            function._retained_output_data = (*data[:place], array, *data[place + 1 :])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import heapq
 import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import chainer
@@ -14,7 +17,19 @@ from chainer.backends import intel64
 from chainer.functions.activation.relu import ReLU
 from chainer.functions.activation.sigmoid import Sigmoid
 
-__all__ = ["Candidates", "owned", "reachable", "read_by_backward", "sum_gradients", "take_out", "write_over"]
+from .optimizer_in_backward import Consumed
+
+__all__ = [
+    "Candidates",
+    "owned",
+    "reachable",
+    "read_by_backward",
+    "sum_gradients",
+    "take_gradients",
+    "take_out",
+    "using_device_of",
+    "write_over",
+]
 
 
 class Candidates:
@@ -190,3 +205,33 @@ def _alone_in_memory(array: Any) -> bool:
     memory = getattr(pointer, "mem", None)
     # Beside the array, the pointer to its memory is held here and by the call; the memory by the pointer.
     return sys.getrefcount(pointer) <= 3 and sys.getrefcount(memory) <= 3
+
+
+def take_gradients(functions: Iterable[Any]) -> tuple[dict[int, int], dict[Any, Consumed]]:
+    """Return the bytes of the gradients that a backward pass adds to, by the variable's id; set apart what is consumed.
+
+    A gradient that is consumed is taken from its variable, and is to be put back when the pass is over: by its node.
+    """
+    found: dict[int, int] = {}
+    consumed: dict[Any, Consumed] = {}
+    for node in {node for function in functions for node in function.inputs if node.creator_node is None}:
+        target = node.get_variable_or_none()
+        if target is None:
+            continue
+        if isinstance(target._grad_var, Consumed):
+            consumed[node], target._grad_var = target._grad_var, None
+        gradient = target._grad if target._grad_var is None else target._grad_var.raw_array
+        if gradient is not None and target._grad_valid is True:
+            found[id(target)] = int(gradient.nbytes)
+    return found, consumed
+
+
+_no_device = contextlib.nullcontext()
+
+
+def using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
+    """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
+    there = [array for array in arrays if array is not None]
+    if all(type(array) is np.ndarray for array in there):
+        return _no_device
+    return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]

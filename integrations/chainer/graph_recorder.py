@@ -20,12 +20,12 @@ class GraphRecorder(Scheduler):
 
     Parameters
     ----------
-    optimizer
-        A `chainer.Optimizer` that has been set up, or several that the step updates.
+    optimizer, early_updates
+        As for `Scheduler`.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        super().__init__(optimizer, budget=0)
+    def __init__(self, optimizer: Any, early_updates: bool | None = None) -> None:
+        super().__init__(optimizer, budget=0, early_updates=early_updates)
 
     def _sparing(self) -> None:
         """Keep all: there is no budget."""
@@ -39,13 +39,15 @@ class GraphRecorder(Scheduler):
         return self._known[0].recording.with_seconds(self._known[0].seconds) if self._known else None
 
 
-def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
+def record_graph(
+    optimizer: Any, step: Callable[[], object], *, early_updates: bool | None = None
+) -> StepGraph:
     """Run training steps until their step graph is known, and return it.
 
     Parameters
     ----------
-    optimizer
-        As for ``GraphRecorder``.
+    optimizer, early_updates
+        As for `Scheduler`: with early updates the graph has each update where the gradient is complete.
     step
         Runs one training step; called ``STEPS`` times.
 
@@ -54,7 +56,7 @@ def record_graph(optimizer: Any, step: Callable[[], object]) -> StepGraph:
     ProfileError
         The step applies no Chainer function.
     """
-    recorder = GraphRecorder(optimizer)
+    recorder = GraphRecorder(optimizer, early_updates)
     for _ in range(STEPS):
         with recorder.step():
             step()

@@ -58,6 +58,12 @@ class Known:
             self.thread.join()
         return self.thread is not None and not self.thread.is_alive()
 
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for the schedule that is being made; return whether none is any more."""
+        if self.thread is not None:
+            self.thread.join(timeout)
+        return self.thread is None or not self.thread.is_alive()
+
     def solve(self, budget: int, solver: str, **options: Any) -> None:
         """Start to make a schedule; options are those of `stowplan.scheduling.solve.schedule`."""
         self.error = None

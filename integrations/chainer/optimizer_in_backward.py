@@ -181,7 +181,7 @@ class Consumed(chainer.Variable):  # type: ignore[misc]
     """
 
     def __init__(self, parameter: str | None) -> None:
-        vars(self)["_parameter"] = parameter
+        self._parameter, self._moves = parameter, False
 
     def refuse(self, *_: Any) -> NoReturn:
         """Raise the error."""
@@ -196,7 +196,8 @@ class Consumed(chainer.Variable):  # type: ignore[misc]
 
     @property
     def _data(self) -> list[None]:
-        return [None] if vars(self).pop("_moves", False) else self.refuse()
+        moves, self._moves = self._moves, False
+        return [None] if moves else self.refuse()
 
     def put(self, parameter: Any) -> None:
         """Stand for this parameter's gradient."""
@@ -223,12 +224,12 @@ class Consumed(chainer.Variable):  # type: ignore[misc]
         return bool, ()  # not to be read, as Chainer says it: a file needs no stowplan
 
     def _to_device(self, *_: Any, **__: Any) -> None:
-        vars(self)["_moves"] = True  # with its parameter: Chainer takes up what it is there, nothing
+        self._moves = True  # with its parameter: Chainer takes up what it is there, nothing
 
 
 def gradient_of(param: Any) -> Any:
-    """Return the array of a parameter's gradient; None if it has none, or it was consumed."""
-    return None if isinstance(param._grad_var, Consumed) else param.grad
+    """Return the array of a parameter's gradient; None if it has none, or none that may be read."""
+    return param.grad if param._grad_valid is True else None
 
 
 class EarlyUpdate:

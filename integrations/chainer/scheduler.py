@@ -16,14 +16,12 @@ The steps of a scheduler pass through these phases::
                                    scheduled     in the pool's steps
 
 *Lean* costs no time: the arrays that an operator retained are freed after its backward step, sums of gradients are
-formed in place, parameters are updated early and in pieces. The pool serves steps of one kind, the last in each column,
-and plans their remaining requests.
+formed in place, parameters are updated early and in pieces. The pool serves all steps, and plans those of one kind, the
+last in each column.
 
 With ``watch=False`` the first step is a lean one, too, and what watching would find is an error. Under a budget, lean
-steps that there is no schedule for keep to it as well as they can without one: see `sparing`.
-
-Steps of other structures (a short last batch, other lengths) run lean; one that comes again is recorded, and gets a
-schedule of its own.
+steps that there is no schedule for keep to it as well as they can without one: see `sparing`. Steps of other structures
+(a short last batch, other lengths) run lean; one that comes again is recorded, and gets a schedule of its own.
 """
 
 from __future__ import annotations
@@ -111,34 +109,28 @@ class Scheduler:
     ValueError
         The budget is neither a number of bytes nor a share.
     ScheduleError
-        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool; parameters to be swapped
-        are not on the host, or Python is 3.14 or newer.
+        ``optimizer`` is no Chainer optimizer, or has not been set up; ``pool`` is no pool; ``early_updates`` is True
+        with several optimizers; parameters to be swapped are not on the host, or Python is 3.14 or newer.
 
     Notes
     -----
     Activations are released early, parameters updated early, and values recomputed under a budget with
-    ``update(lossfun)``. So they are with ``WeightDecay``, ``Lasso``,
-    ``GradientLARS``, ``GradientHardClipping``, ``ExponentialShift`` and its like, ``FailOnNonNumber``, ``observe_lr``,
-    ``DumpGraph``, function and link hooks, ``SpectralNormalization``, ``WeightStandardization``, ``Linear(None, ...)``,
-    ``disable_update``, an optimizer of some links, ``MultiprocessIterator``, snapshots, and two losses with a graph
-    each. Otherwise `stats` gives the reason:
+    ``update(lossfun)``, an update of Chainer's, hooks that look at one parameter (``WeightDecay``, ``Lasso``,
+    ``GradientLARS``, ``GradientHardClipping``), extensions and link hooks. Otherwise `stats` gives the reason:
 
     - Gradients are kept until the update (``keeps_gradients``), and the rest works, by hand (``loss.backward()``, then
-      ``optimizer.update()``: see ``early_updates``), with ``GradientClipping``, ``GradientNoise``, loss scaling,
-      float16 updated in float32, ``ParameterStatistics``, ``VariableStatisticsPlot``, an optimizer with methods of its
-      own, ``MSVAG``, ``SMORMS3``, rules, functions and function hooks that are not Chainer's, ``F.forget``, double
-      backprop (gradient penalty), debug mode, and ``np.errstate(all="raise")``.
-    - With several graphs first, then backward passes and updates in turns, no schedule is made under a budget, either:
-      recomputed, an operator would read updated parameters (``keeps_graph``).
-    - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training,
-      and a pass that reaches into an earlier step.
+      ``optimizer.update()``: see ``early_updates``), with hooks that look at several gradients or draw
+      (``GradientClipping``, ``GradientNoise``), loss scaling, float16 updated in float32, ``ParameterStatistics``,
+      ``VariableStatisticsPlot``, ``MSVAG``, ``SMORMS3``, optimizers' methods, rules, functions and function hooks that
+      are not Chainer's, ``F.forget``, double backprop, debug mode, and ``np.errstate(all="raise")``.
+    - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training, a
+      pass that reaches into an earlier step, and, under a budget, several graphs first, then passes and updates in
+      turns: recomputed, an operator would read updated parameters.
     - Functions of the program's own (classes of ``FunctionNode``) are never recomputed, as they might have effects;
       `stowplan.chainer.trust` declares that a class has none.
-    - Without room for what is to be swapped, values stay (``keeps_values``). Steps that cannot be recorded run lean,
-      with a warning (``unrecorded``).
+    - Without room for what is to be swapped, values stay (``keeps_values``).
     - Swapped parameters are fetched for whoever reads them, and stay where something else refers to their arrays
       (``keeps_parameters``). A child of a fork cannot read those that are out, and gets a `.SwapError`.
-    - In truncated backpropagation through time, what was cut off is not part of the step.
 
     Examples
     --------
@@ -191,8 +183,7 @@ class Scheduler:
             self.keep_gradients("early_updates is False")
         elif early_updates and len(self._optimizers) > 1:
             raise ScheduleError(
-                f"early_updates is True with {len(self._optimizers)} optimizers; expected one, or None: then each "
-                "optimizer.update(lossfun, ...) updates early"
+                f"early_updates is True, with {len(self._optimizers)} optimizers; expected one optimizer, or None"
             )
 
     @property
@@ -212,10 +203,7 @@ class Scheduler:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the schedules that are being made; return whether they are ready."""
-        for known in self._known:
-            if known.thread is not None:
-                known.thread.join(timeout)
-        return all(known.thread is None or not known.thread.is_alive() for known in self._known)
+        return all(known.wait(timeout) for known in self._known)
 
     def keep_gradients(self, reason: str) -> None:
         """Keep gradients until after all parameters are updated, as Chainer does.
@@ -226,11 +214,10 @@ class Scheduler:
             For `stats`.
         """
         self._early = False
-        self._note_kept(reason)
+        self._set(keeps_gradients=self._stats.keeps_gradients or reason)
 
-    def _note_kept(self, reason: str | None) -> None:
-        if self._stats.keeps_gradients is None:
-            self._stats = replace(self._stats, keeps_gradients=reason)
+    def _set(self, **stats: Any) -> None:
+        self._stats = replace(self._stats, **stats)
 
     @contextmanager
     def step(self, schedule: bool = True) -> Iterator[None]:
@@ -247,13 +234,15 @@ class Scheduler:
             On entry, before the first scheduled step: no schedule that was found keeps to the budget.
         PoolError
             A step of this scheduler is running.
+        ScheduleError
+            The program does what the schedule cannot do as Chainer would; no parameter has changed.
         """
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
         if self._is_half_updated:
             raise ScheduleError(
-                "an exception ended a step before this one when its backward pass had updated some parameters, and not "
-                "all; expected a new Scheduler, once parameters and state are restored, or early_updates=False"
+                "an exception ended an earlier step when its backward pass had updated some parameters, and not all; "
+                "expected a new Scheduler, once parameters and state are restored, or early_updates=False"
             )
         self._running = True
         try:
@@ -299,43 +288,29 @@ class Scheduler:
 
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
-        if self._is_first:
-            return "watched" if self._watch else "lean", ScheduledStep(
-                release=not self._watch,
-                sparing=None if self._watch else self._sparing(),
-                written=self._written(),
-            )
+        sparing, parameters = self._sparing(), list(parameters_of(self._optimizers))
+        watched = self._is_first and self._watch
+        # Looks for writes on arrays, in steps that run operators again.
+        written = None if self._asked is None else Written(refuses=not watched)
+        if watched:
+            return "watched", ScheduledStep(release=False, written=written)
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
             return "lean", ScheduledStep(release=False)
         self._collect()
-        if self._record:
+        if self._record and not self._is_first:
+            resident, clock = resident_arrays(self._optimizers), clock_for(parameters)
             return "recorded", RecordingStep(
-                meter_for(parameters_of(self._optimizers)),
-                resident_arrays(self._optimizers),
-                parameters_of(self._optimizers),
-                sparing=self._sparing(),
-                clock=clock_for(parameters_of(self._optimizers)),
-                written=self._written(),
+                meter_for(parameters), resident, parameters, sparing=sparing, clock=clock, written=written
             )
         if any(known.is_refined for known in self._known):
-            return "timed", TimedStep(
-                follower=Follower([(known.recording.structure, known.directions) for known in self._known]),
-                swap=self._swap_file(),
-                clock=clock_for(parameters_of(self._optimizers)),
-                written=self._written(),
-            )
+            follower = Follower([(known.recording.structure, known.directions) for known in self._known])
+            clock = clock_for(parameters)
+            return "timed", TimedStep(follower=follower, swap=self._swap_file(), clock=clock, written=written)
         ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
         if ready:
-            return "scheduled", ScheduledStep(
-                follower=Follower(ready), swap=self._swap_file(), written=self._written()
-            )
-        return "lean", ScheduledStep(sparing=self._sparing(), written=self._written())
-
-    def _written(self) -> Written | None:
-        """Return what looks for writes on arrays, in steps that run operators again."""
-        if self._asked is None:
-            return None
-        return Written(refuses=not (self._is_first and self._watch))
+            follower = Follower(ready)
+            return "scheduled", ScheduledStep(follower=follower, swap=self._swap_file(), written=written)
+        return "lean", ScheduledStep(sparing=sparing, written=written)
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""
@@ -345,25 +320,24 @@ class Scheduler:
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
-        counts: dict[str, Any] = {
-            name: getattr(self._stats, name) + 1,
-            "recomputed": self._stats.recomputed + step.values.recomputed,
-            "swapped": self._stats.swapped + step.values.swapped,
-        }
+        self._set(
+            recomputed=self._stats.recomputed + step.values.recomputed,
+            swapped=self._stats.swapped + step.values.swapped,
+            keeps_gradients=self._stats.keeps_gradients or step.keeps_gradients,
+            **{name: getattr(self._stats, name) + 1},
+        )
         if self._parameters is not None:
-            counts["swapped_parameters"] = self._parameters.fetched
-            counts["keeps_parameters"] = self._parameters.reason
-        self._stats = replace(self._stats, **counts)
+            self._set(swapped_parameters=self._parameters.fetched, keeps_parameters=self._parameters.reason)
         if step.values.swap_failure is not None:
-            self._stats = replace(self._stats, keeps_values=step.values.swap_failure)
+            self._set(keeps_values=step.values.swap_failure)
             swap, self._swap = self._swap, None
             if swap is not None:
                 swap.close()
-        what = step.reason_to_keep_graph(recomputes=self._asked is not None)
+        what = step.reason_to_keep_graph()
         if what is not None and self._stats.keeps_graph is None:
             if not self._watch:
                 raise ScheduleError(f"{what}; expected neither with watch=False, or watch=True")
-            self._stats = replace(self._stats, keeps_graph=what)
+            self._set(keeps_graph=what)
             if self._asked is not None:
                 warnings.warn(
                     f"steps are not held to the budget of {self._asked}: {what}; expected one graph for each "
@@ -371,15 +345,14 @@ class Scheduler:
                     RuntimeWarning,
                     stacklevel=4,
                 )
-        self._note_kept(step.keeps_gradients)
         grew = self._retained.grows(step.updates, step.gradients_found, is_first=self._is_first)
         if self._is_first:
             self._is_first = False
             if self._parameters is not None:  # those that the step has made leave, too
                 self._parameters.begin_step(parameters_of(self._optimizers))
-            self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
+            self._set(retained_bytes=self._retained.bytes())
         elif grew:  # what was recorded knows less of it
-            self._stats = replace(self._stats, retained_bytes=self._retained.bytes())
+            self._set(retained_bytes=self._retained.bytes())
             self._known, self._record = [], self._asked is not None
         elif isinstance(step, RecordingStep):
             self._recorded(step)
@@ -398,7 +371,7 @@ class Scheduler:
         try:
             recording = step.recording()
         except Exception as error:  # whatever is wrong in it: the step has run, and lean ones need none
-            self._stats = replace(self._stats, unrecorded=str(error))
+            self._set(unrecorded=str(error))
             warnings.warn(
                 f"steps of {step.count} operators run without a schedule, as they cannot be recorded: {error}; please "
                 "report this",
@@ -409,7 +382,7 @@ class Scheduler:
         if not recording.structure.operators:
             return
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
-        self._stats = replace(self._stats, retained_bytes=retained)
+        self._set(retained_bytes=retained)
         if self._budget is None:
             assert self._share is not None
             plain = simulate(recording.graph, as_recorded(recording.graph)).peak
@@ -432,7 +405,7 @@ class Scheduler:
         if step.structure is not None:
             self._known.sort(key=lambda known: known.recording.structure is not step.structure)
             return
-        self._stats = replace(self._stats, departed=self._stats.departed + 1)
+        self._set(departed=self._stats.departed + 1)
         self._unknown[step.signature] += 1
         if self._unknown[step.signature] == RECORD_AT:
             self._record = True
@@ -461,14 +434,11 @@ class Scheduler:
             elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
             assert known.solution is not None
-            self._stats = replace(
-                self._stats,
+            self._set(
                 schedules=sum(one.directions is not None for one in self._known),
                 planned_peak=int(known.solution.outcome.peak),
                 extra_seconds=float(known.solution.outcome.extra_seconds),
             )
-
-    # --- swap ---------------------------------------------------------------------------------------------------------
 
     def _swap_file(self) -> Swap | None:
         """Return the swap that values are evicted to; made at the first call."""

@@ -22,8 +22,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from . import masks
 from .function_state import FunctionState, drop_outputs
-from .rerun import is_idempotent, settings
+from .hiding import clear, pack
+from .rerun import is_idempotent, rebuildable, settings
 
 __all__ = ["Sparing"]
 
@@ -90,6 +92,33 @@ class Sparing:
         drop_outputs(function, lambda index, _: self._drops(outputs[index].node))
         if keeps:
             self._begin_segment()
+
+    def hide(
+        self, function: Any, hidden: dict[str, Any], xs: list[Any], ys: list[Any]
+    ) -> Callable[[Any], None]:
+        """Return what packs a function's hidden arrays, or clears those that it makes again; count what is left.
+
+        Parameters
+        ----------
+        function, hidden
+            One that `after_forward` was called for, and its hidden arrays by name.
+        xs, ys
+            The arrays of its inputs and outputs.
+        """
+        packed = {name: masks.pack(array) for name, array in hidden.items()}
+        whole = [name for name in hidden if packed[name] is None]
+        cleared: frozenset[str] = frozenset()
+        if whole and function._stowplan.settings is not None:
+            cleared = rebuildable(function, xs, ys, whole, settings())
+        for name in whole:
+            self.count(hidden[name].nbytes, drops=name in cleared)
+
+        def hide(function: Any) -> None:
+            for name, one in packed.items():
+                pack(function, name, one)
+            clear(function, cleared)
+
+        return hide
 
     def count(self, size: int, drops: bool) -> None:
         """Count bytes that are kept for a backward step, or dropped in this segment."""

@@ -26,16 +26,15 @@ from ..errors import ScheduleError
 from . import masks
 from .directions import Directions, Follower
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
-from .function_state import FunctionState, drop_outputs, state_of
+from .function_state import FunctionState, drop_outputs, fill_output, state_of
 from .gradients import read_by_backward
+from .hiding import Hiding, clear, pack
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import (
     DRAWN,
     get_hidden,
     hidden_arrays,
     may_run_again,
-    old_style,
-    rebuildable,
     rerun,
     set_hidden,
     settings,
@@ -72,8 +71,8 @@ class StepValues:
         As for `ScheduledStep`.
     on_held
         Called with each node whose array stays as the program refers to it.
-    on_held_function
-        Called with each function whose hidden arrays do.
+    hiding
+        Hidden arrays that go when the next operator begins.
     recomputed
         Operators that ran again.
     updated
@@ -90,21 +89,18 @@ class StepValues:
     ) -> None:
         self._step = step
         self._follower = follower
-        self._sparing = sparing
+        self.sparing = sparing
         self._written = written
         self._evictions = None if swap is None else Evictions(swap)
         self.parameters: ParameterSwap | None = None
         self.on_held: Callable[[Any], object] = bool
-        self.on_held_function: Callable[[Any], object] = bool
         self.recomputed = 0
         self.updated: dict[int, int] = {}
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
-        self._readers: collections.Counter[Any] = (
-            collections.Counter()
-        )  # of nodes, by functions that there are
+        self._readers: collections.Counter[Any] = collections.Counter()  # of nodes, by all functions
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
-        self._to_hide: tuple[Any, Callable[[Any], None]] | None = None
+        self.hiding = Hiding()
         self._place = -1  # of the last backward step that is over
 
     @property
@@ -123,7 +119,7 @@ class StepValues:
 
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
-        self._to_hide = None
+        self.hiding.close()
         self._uses.clear()
         self._readers.clear()
         self._nodes.clear()
@@ -134,7 +130,7 @@ class StepValues:
 
     def before_forward(self, number: int) -> None:
         """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
-        self.hide()
+        self.hiding.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
@@ -158,45 +154,22 @@ class StepValues:
         state.repeatable = local.repeatable
         if local.again:
             state.settings = settings()
-        self._hide_later(function, partial(self._hide, directions))
+        self.hiding.later(function, partial(self._hide, directions))
         if self._evictions is not None:
             for value in directions.evicted.get(state.number, ()):
                 self._evict(self._evictions, value)
 
-    def _hide_later(self, function: Any, hide: Callable[[Any], None]) -> None:
-        """Have the hidden arrays of a function go when the next operator begins: its caller may read them first."""
-        self._to_hide = function, hide
-
-    def hide(self) -> None:
-        """Let hidden arrays go, unless the program refers to the function that has them."""
-        if self._to_hide is None:
-            return
-        (function, hide), self._to_hide = self._to_hide, None
-        own = old_style(function)
-        nodes = [node for output in function.outputs if (node := output()) is not None]
-        known = sum(node.creator_node is function for node in nodes)
-        # Beside these, this name and the argument; the adapter, this name and the argument.
-        if sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3):
-            hide(function)
-        else:
-            self.on_held_function(function)
-
     def _hide(self, directions: Directions, function: Any) -> None:
         local, state = directions.operators[function._stowplan.number], function._stowplan
-        _clear(function, local.clear)
+        clear(function, local.clear)
         for name in local.pack:
             array = get_hidden(function, name)
-            _pack(function, name, None if array is None else masks.pack(array))
+            pack(function, name, None if array is None else masks.pack(array))
         for name, value in local.evict:
             array = get_hidden(function, name)
             if array is not None and self._evictions is not None and self._evictions.begin(value, array):
                 state.evicted[name] = value
                 set_hidden(function, name, None)
-
-    @property
-    def spares(self) -> bool:
-        """Whether `spare` frees anything."""
-        return self._sparing is not None
 
     def spare(self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any) -> None:
         """Without directions: free the arrays that the budget has no room for; pack masks, and clear others.
@@ -208,25 +181,11 @@ class StepValues:
         held
             Arrays that the function held before it was applied: they are the caller's.
         """
-        if self._sparing is None:
-            return
-        xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
-        hidden = hidden_arrays(function, [*held, *xs, *ys])
-        self._sparing.after_forward(function, xs, outputs)
-        packed = {name: masks.pack(array) for name, array in hidden.items()}
-        whole = [name for name in hidden if packed[name] is None]
-        cleared: frozenset[str] = frozenset()
-        if whole and function._stowplan.settings is not None:
-            cleared = rebuildable(function, xs, ys, whole, settings())
-        for name in whole:
-            self._sparing.count(hidden[name].nbytes, drops=name in cleared)
-
-        def hide(function: Any) -> None:
-            for name, one in packed.items():
-                _pack(function, name, one)
-            _clear(function, cleared)
-
-        self._hide_later(function, hide)
+        if self.sparing is not None:
+            xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
+            hidden = hidden_arrays(function, [*held, *xs, *ys])
+            self.sparing.after_forward(function, xs, outputs)
+            self.hiding.later(function, self.sparing.hide(function, hidden, xs, ys))
 
     def _evict(self, evictions: Evictions, value: int) -> None:
         node: Any = self._nodes.get(value, _no_node)()
@@ -239,7 +198,7 @@ class StepValues:
 
     def count_readers(self, functions: Iterable[Any]) -> None:
         """Count how often functions of this step refer to each node; a pass begins."""
-        self.hide()
+        self.hiding.hide()
         self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
 
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
@@ -248,7 +207,7 @@ class StepValues:
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
-        self.hide()
+        self.hiding.hide()
         directions = self._directions
         if directions is not None and self._evictions is not None:
             self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
@@ -392,7 +351,7 @@ class StepValues:
         for index, output in enumerate(function.outputs):
             node = output()
             if node is None:
-                _fill_output(function, index, outputs[index])
+                fill_output(function, index, outputs[index])
             elif node._data is None:
                 if self._uses[node] > 0 or node in wanted:
                     node._data = outputs[index]
@@ -418,8 +377,8 @@ class StepValues:
             self._uses[node] -= 1
         drop_outputs(function, lambda *_: True)
         function._stowplan.packed.clear()
-        _clear(function, hidden_arrays(function))
-        read += [] if self._sparing is None else self._sparing.release(function)
+        clear(function, hidden_arrays(function))
+        read += [] if self.sparing is None else self.sparing.release(function)
         if self._directions is not None:
             values = self._directions.released.get(self._place, ())
             read += [node for value in values if (node := self._nodes.get(value, _no_node)()) is not None]
@@ -442,7 +401,7 @@ class StepValues:
 
     def _wanted(self, node: Any) -> bool:
         """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
-        if self._sparing is not None and self._sparing.is_checkpoint(node):
+        if self.sparing is not None and self.sparing.is_checkpoint(node):
             return True
         if self._follower is None or self._follower.directions is None:
             return False
@@ -481,29 +440,6 @@ def has_all(function: Any, state: FunctionState) -> bool:
 def array_of(value: Any) -> Any:
     """Return the array of a variable; an array as it is."""
     return value._data[0] if isinstance(value, variable.Variable) else value
-
-
-def _pack(function: Any, name: str, packed: Any) -> None:
-    """Put a hidden array into its packed form; None: it has none that gains."""
-    if packed is not None:
-        function._stowplan.packed[name] = packed
-        set_hidden(function, name, None)
-
-
-def _clear(function: Any, names: Iterable[str]) -> None:
-    """Free hidden arrays that only running the function again brings back."""
-    for name in names:
-        function._stowplan.cleared.add(name)
-        set_hidden(function, name, None)
-
-
-def _fill_output(function: Any, index: int, array: Any) -> None:
-    """Give a retained output to its function, whose node for it is gone."""
-    data = function._retained_output_data
-    if data is not None and index in function._output_indexes_to_retain:
-        place = list(function._output_indexes_to_retain).index(index)
-        if data[place] is None:
-            function._retained_output_data = (*data[:place], array, *data[place + 1 :])
 
 
 def _no_node() -> None:

@@ -180,11 +180,11 @@ def in_turns_by_call_and_by_hand(p: Program) -> None:
         p.optimizer.update()
 
 
-@whole(prepare=lambda p: setattr(p, "more", [optimizers.SGD(0.01)]))
+@whole(
+    prepare=lambda p: p.more.append(optimizers.SGD(0.01).setup(p.model.last)),
+    optimizers=lambda p: [p.optimizer, *p.more],
+)
 def two_optimizers_of_one_model(p: Program) -> None:
-    if p.k == 0:
-        p.backward()
-        p.more[0].setup(p.model.last)
     p.optimizer.update(p.loss)
     p.backward()
     p.more[0].update()

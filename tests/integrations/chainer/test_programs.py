@@ -121,5 +121,25 @@ def test_a_kind_of_program(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
         np.random.set_state(state)
 
 
+WRONG_ONCE = [
+    *("nothing", "learning_rate", "clears_a_layer", "decays_weights", "disables_in_turns", "sets_one"),
+    *("clips_late", "adds_a_hook_late", "evaluates", "updates_twice"),
+]
+"""What stood between a backward pass and its update, and came too late."""
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"by hand: {name}" for name in WRONG_ONCE), "whole: binaryconnect", "whole: keeps_nodes"]
+)
+def test_what_stands_between_the_backward_pass_and_the_update(name: str) -> None:
+    assert held(name, {}, Run(name, None)).error is None
+
+
+@pytest.mark.parametrize("name", ["trainer: logs_norms_late", "inside: the_batch_is_refilled_late"])
+def test_what_a_program_begins_to_do_late(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert re.search(KINDS[name].refused, check(name)["least"])
+
+
 def test_there_are_enough_kinds() -> None:
     assert len(KINDS) >= 120

@@ -365,10 +365,37 @@ def test_steps_do_not_nest() -> None:
         pass
 
 
-@pytest.mark.parametrize("budget", ["much", -1, True, "1 parsec"])
-def test_a_budget_is_a_number_of_bytes(budget: Any) -> None:
-    with pytest.raises(ValueError, match="expected bytes"):
+@pytest.mark.parametrize("budget", ["much", -1, True, "1 parsec", "150%", "0%", "-5%"])
+def test_a_budget_is_a_number_of_bytes_or_a_share(budget: Any) -> None:
+    with pytest.raises(ValueError, match=r"expected bytes, .* or a share .* above 0% and up to 100%"):
         Scheduler(chainer.optimizers.SGD().setup(L.Linear(2, 2)), budget=budget)
+
+
+def test_a_share_is_of_the_peak_without_recomputation() -> None:
+    data = batches(8, 32)
+    scheduler = alike(lambda opt: Scheduler(opt, budget="80%"), data=data, network=Deep)
+    (recording,), stats = scheduler.recordings, scheduler.stats
+    plain = simulate(recording.graph, as_recorded(recording.graph)).peak + stats.retained_bytes
+    assert stats.recomputed > 0
+    assert 0.7 * plain < stats.planned_peak + stats.retained_bytes <= 0.8 * plain
+    assert alike(lambda opt: Scheduler(opt, budget="100%"), data=data, network=Deep).stats.recomputed == 0
+
+
+def test_the_first_steps_are_in_the_pool_s_statistics(traced: None) -> None:
+    """The first one runs as Chainer runs it, and is the run's peak."""
+    pool = NumpyPool()
+    peaks, stats = [], []
+    net = Deep()
+    scheduler = Scheduler(opt := chainer.optimizers.SGD().setup(net), pool)
+    for x, t in batches(3, 128):
+        tracemalloc.reset_peak()
+        with scheduler.step():
+            opt.update(net, x, t)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        stats.append(pool.stats.peak_live_bytes)
+    assert stats[0] == stats[-1]
+    assert stats[0] == pytest.approx(peaks[0], rel=0.1)
+    assert peaks[-1] < 0.9 * peaks[0]
 
 
 def test_what_is_no_optimizer_or_pool_is_refused_at_once() -> None:
