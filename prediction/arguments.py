@@ -30,8 +30,8 @@ from ..errors import ProfileError
 __all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "StandIn", "arrays", "bytes_of", "is_array", "ties"]
 
 FEW, SHORT, TIMES = 4, 35, 8
-KINDS = ("like", "noisy", "dominant")
-"""Values: those of the example at other places; with noise; as a positive definite matrix where it is square."""
+KINDS = ("like", "dominant")
+"""Values: those of the example at other places; with noise, as a positive definite matrix where it is square."""
 VARIANTS = ("mirrored", "distinct", "scaled", "tiled")
 """Other values, on which sizes must not depend. Where all are one, zeros stand for the mirrored ones. The tiled ones,
 those of larger runs, have as many features for each element as the example."""
@@ -115,9 +115,8 @@ def laid_out(found: Any, wanted: StandIn) -> Any:
 
 def is_array(value: Any) -> bool:
     """Whether a value is an array with an axis, of NumPy or CuPy, or stands for one."""
-    return (type(value) is np.ndarray or isinstance(value, StandIn) or on_device(value)) and len(
-        value.shape
-    ) > 0
+    known = type(value) is np.ndarray or isinstance(value, StandIn) or on_device(value)
+    return known and len(value.shape) > 0
 
 
 def is_number(value: Any) -> bool:
@@ -259,10 +258,10 @@ def _array(example: Any, shape: tuple[int, ...], kind: str, seed: int) -> Any:
     elif kind == "distinct" and found.dtype.kind in "iuf" and found.size:
         share = np.random.default_rng(seed).random(shape) ** 4  # not as many above each bound as below
         found = (found.min() + share * (float(found.max()) - float(found.min()))).astype(found.dtype)
-    elif kind in ("noisy", "dominant") and found.dtype.kind in "fc":
+    elif kind == "dominant" and found.dtype.kind in "fc":
         noise = np.random.default_rng(seed).standard_normal(shape)
         found = (found + noise * (float(np.abs(found).std()) or 1.0) / 8).astype(found.dtype)
-        if kind == "dominant" and found.ndim >= 2 and found.shape[-1] == found.shape[-2]:
+        if found.ndim >= 2 and found.shape[-1] == found.shape[-2]:
             found = (found + found.swapaxes(-1, -2)) / 2
             found = found + np.eye(shape[-1]) * (2 * np.abs(found).sum(axis=-1).max() + 1)
     return found
@@ -280,10 +279,8 @@ def reduced(examples: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     def shorter(k: int, axis: int, n: int) -> int:
         return n if n <= SHORT or axis == NUMBER else max(SHORT + 1, n * most // longest)
 
-    return arrays(
-        examples,
-        [one._replace(order=(), steps=()) if is_array(one) else one for one in reshaped(given, shorter)],
-    )
+    plain = [one._replace(order=(), steps=()) if is_array(one) else one for one in given]
+    return arrays(examples, reshaped(plain, shorter))
 
 
 def like(given: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:

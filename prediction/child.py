@@ -77,7 +77,9 @@ def in_child(
                 return told[-2], "", False
         return told[-1], f"it did not end within {seconds:.3g} s", True
     except EOFError:
-        return told[-1], f"its process ended with {_ending(os.waitpid(child, 0)[1])}", False
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        ending = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return told[-1], f"its process ended with {ending}", False
     finally:
         reader.close()
         for kill in (os.killpg, os.kill):  # with what it has started
@@ -85,11 +87,6 @@ def in_child(
                 kill(child, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(child, 0)
-
-
-def _ending(state: int) -> str:
-    code = os.waitstatus_to_exitcode(state)
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
 def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory: int) -> None:

@@ -21,6 +21,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import ProfileError
@@ -93,14 +94,11 @@ def guard(
     share = parse_share(memory)
     most = None if share is not None else parse_bytes(memory)
 
+    def free() -> tuple[int, str]:
+        return available(share or 1.0) if most is None else (most, "as asked")
+
     def decorate(function: F) -> F:
-        one = _Guard(
-            function,
-            lambda: available(share or 1.0) if most is None else (most, "as asked"),
-            chunks,
-            learning_seconds,
-            strict,
-        )
+        one = _Guard(function, free, chunks, learning_seconds, strict)
 
         @functools.wraps(function)
         def guarded(*arguments: Any, **options: Any) -> Any:
@@ -111,28 +109,25 @@ def guard(
     return decorate
 
 
+@dataclass
 class _Guard:
     """What a guarded function has learned: predictions by kinds of arguments, peaks by shapes."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        free: Callable[[], tuple[int, str]],
-        chunks: int | None,
-        seconds: float,
-        strict: bool,
-    ) -> None:
-        self._function, self._free, self._chunks, self._seconds = function, free, chunks, seconds
-        self._strict, self._learned = strict, 0
-        self._predictions: dict[str, FunctionPrediction] = {}
-        self._peaks: dict[str, Peak] = {}
-        self._said: set[str] = set()
+    function: Callable[..., Any]
+    free: Callable[[], tuple[int, str]]
+    chunks: int | None
+    seconds: float
+    strict: bool
+    learned: int = 0
+    predictions: dict[str, FunctionPrediction] = field(default_factory=dict)
+    peaks: dict[str, Peak] = field(default_factory=dict)
+    said: set[str] = field(default_factory=set)
 
     def __call__(self, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         with suppress(TypeError, ValueError):  # the function says itself what it does not take
-            bound = inspect.signature(self._function).bind(*arguments, **options)
+            bound = inspect.signature(self.function).bind(*arguments, **options)
             arguments, options = bound.args, bound.kwargs
-        free, why = self._free()
+        free, why = self.free()
         kind = ""
         try:
             given = [
@@ -140,37 +135,37 @@ class _Guard:
                 for one in (*arguments, *options.values())
             ]
             kind = _key(given, [*options], lambda one: (len(one.shape), one.kind), lambda n: n > SHORT)
-            prediction = self._predictions.get(kind) or self._learnt(kind, arguments, options, LEAST)
+            prediction = self.predictions.get(kind) or self._learnt(kind, arguments, options, LEAST)
             named = dict(zip(prediction.names, given, strict=True))
             key = _key(given, [*options], lambda one: (one.shape, one.kind), lambda n: False)
-            new = key not in self._peaks
+            new = key not in self.peaks
             if new and prediction.is_slight(named, free):
-                return self._function(*arguments, **options)
-            peak = self._peaks[key] if not new else prediction.peak(**named)
-            if (peak.beyond > 1 or peak.cannot_tell) and prediction.memory < free:
+                return self.function(*arguments, **options)
+            peak = self.peaks[key] if not new else prediction.peak(**named)
+            if (peak.beyond > 1 or peak.cannot_tell) and prediction.memory == LEAST < free:
                 prediction = self._learnt(kind, arguments, options, free)
                 peak = prediction.peak(**named)
-            self._peaks[key] = peak
+            self.peaks[key] = peak
         except ProfileError as error:
             self._say(kind or str(error), f"cannot judge this call: {error}")
-            return self._function(*arguments, **options)
+            return self.function(*arguments, **options)
         if peak.asked > free:
             text = self._refusal(prediction, peak, named, free, why)
-            if self._chunks is None:
+            if self.chunks is None:
                 raise MemoryError(text)
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         elif peak.doubt:
             self._say(kind, str(peak))
         if new and not peak.cannot_tell and is_plain():
             return self._checked(kind, peak, arguments, options)
-        return self._function(*arguments, **options)
+        return self.function(*arguments, **options)
 
     def _say(self, key: str, what: str) -> None:
-        text = f"the guard of {_name(self._function)}: {what}"
-        if self._strict:
+        text = f"the guard of {_name(self.function)}: {what}"
+        if self.strict:
             raise MemoryError(text)
-        if key not in self._said:
-            self._said.add(key)
+        if key not in self.said:
+            self.said.add(key)
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def _learnt(
@@ -179,13 +174,13 @@ class _Guard:
         """Learn the laws for a kind of arguments, by runs that take some memory at most."""
         if any(map(on_device, (*arguments, *options.values()))):
             raise ProfileError("its arrays are a device's, of whose memory the guard knows nothing")
-        if self._learned == 2 * MOST_KINDS:
+        if self.learned == 2 * MOST_KINDS:
             raise ProfileError(
                 f"its arguments are of more than {MOST_KINDS} kinds; expected fewer that are no lengths"
             )
-        self._learned += 1
-        found = FunctionPrediction(self._function, arguments, options, self._seconds, memory)
-        self._predictions[kind] = found
+        self.learned += 1
+        found = FunctionPrediction(self.function, arguments, options, self.seconds, memory)
+        self.predictions[kind] = found
         return found
 
     def _refusal(
@@ -193,15 +188,15 @@ class _Guard:
     ) -> str:
         sure = "at least " if peak.cannot_tell else ""
         text = (
-            f"{_name(self._function)} needs {sure}{human_bytes(peak.asked)}, and {human_bytes(free)} are free"
+            f"{_name(self.function)} needs {sure}{human_bytes(peak.asked)}, and {human_bytes(free)} are free"
         )
         text += f" ({why})"
         text += f"; most at {peak.line}" if peak.line else ""
         text += f"; {peak.doubt}" if peak.doubt else ""
         lengths, names = axes_of(list(named.values())), [*named]
         k, axis = max(lengths, key=lambda one: lengths[one])
-        if self._chunks is not None:
-            k, axis = next(one for one in lengths if one[1] != NUMBER)[0], self._chunks
+        if self.chunks is not None:
+            k, axis = next(one for one in lengths if one[1] != NUMBER)[0], self.chunks
         with suppress(ProfileError):
             largest = prediction._largest(names[k], axis, named, lambda one: one.asked <= free) or 0
             text += f"; at most {largest:,} of {name_of(names, (k, axis))} fit"
@@ -210,13 +205,13 @@ class _Guard:
     def _checked(self, kind: str, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """Call the function, record its peak, and drop laws that are wrong."""
         with Recording(sites=False) as recording, recording.call():
-            result = self._function(*arguments, **options)
+            result = self.function(*arguments, **options)
         found = recording.runs[0].most
         if abs(found - peak.asked) > WRONG * peak.total + 4096:
-            self._peaks.clear()
-            del self._predictions[kind]
+            self.peaks.clear()
+            del self.predictions[kind]
             warnings.warn(
-                f"stowplan predicted {human_bytes(peak.asked)} for {_name(self._function)}, and it allocated "
+                f"stowplan predicted {human_bytes(peak.asked)} for {_name(self.function)}, and it allocated "
                 f"{human_bytes(found)}: what was learned is dropped",
                 RuntimeWarning,
                 stacklevel=4,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DENSE = 1 << 25
 """Bytes of a run, up to which there are two for each doubling."""
-MOST_REQUESTS = 1 << 17
+MOST_REQUESTS = 1 << 16
 """Requests of a run, from which on it is not run larger."""
 TOGETHER, ALONE = 100, 50
 """By what share of the whole peak laws may be off: an n-th, of all lengths together, and of one much longer."""

@@ -151,10 +151,7 @@ def test_the_test_s_own_failure_comes_first(output: str) -> None:
 
 def test_a_coroutine_that_nothing_runs_does_not_pass(output: str) -> None:
     assert "PASSED test_it.py::test_coroutine_without_a_plugin" not in output
-    assert (
-        "FAILED test_it.py::TestCase::test_never_awaited - Failed: the test is a coroutine that nothing"
-        in output
-    )
+    assert "FAILED test_it.py::TestCase::test_never_awaited - Failed: the test is a corou" in output
 
 
 def test_memory_that_is_not_counted_is_said(output: str) -> None:

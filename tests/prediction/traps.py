@@ -565,7 +565,7 @@ def widened(x: Any) -> Any:
     return x.astype(float) * 2.5 + x
 
 
-@trap(lambda n: (np.ones(n, [("a", "f8"), ("b", "i2")]),))
+@trap(lambda n: (np.ones(n, [("a", "f8"), ("b", "i2")]),), asked=200_000)
 def of_records(x: Any) -> Any:
     return np.sort(x, order="b")["a"] * 2
 
