@@ -24,8 +24,10 @@ class RaceError(Exception):
     """Memory was given away while somebody may still use it."""
 
 
-class CaptureError(Exception):
-    """What a stream that is being captured does not allow."""
+class CaptureError(RuntimeError):
+    """What a stream that is being captured does not allow; like CuPy's error of CUDA's functions, it has a status."""
+
+    status = 900
 
 
 def join(a: Clock, b: Clock) -> Clock:
