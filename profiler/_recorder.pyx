@@ -5,7 +5,7 @@ from cpython.pystate cimport PyThreadState
 from cpython.ref cimport Py_DECREF, PyObject
 from cython.operator cimport dereference
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.unordered_map cimport unordered_map
