@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 _WIDEST = 10_000
 """Columns of what is no terminal."""
+_NARROWEST_TEXT = 12
+"""Columns that a text in a table is folded to, at most, where a terminal is narrow."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,10 +50,16 @@ def console(*, stderr: bool = False) -> Console:
         def print(self, *objects: Any, **options: Any) -> None:
             self.width = max(self.width, 1)  # of no width at all, nothing is printed
             for table in (one for one in objects if isinstance(one, Table)):
-                for column in (one for one in table.columns if one.no_wrap):
+                numbers = [column for column in table.columns if column.no_wrap]
+                texts = [column for column in table.columns if not column.no_wrap]
+                for column in numbers:
                     column.min_width = max(cell_len(str(text)) for text in (column.header, *column.cells))
+                for column in texts:
+                    column.max_width = _NARROWEST_TEXT
                 roomy = self.options.update(max_width=_WIDEST)
                 self.width = max(self.width, Measurement.get(self, roomy, table).minimum)
+                for column in texts:
+                    column.max_width = None
             super().print(*objects, **options)
 
         def render_str(self, text: str, **options: Any) -> Text:  # of all text but Text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 import random
 from collections import Counter
@@ -38,7 +37,6 @@ class Trace:
     older: dict[int, int] | None = None
     snapshot: dict[str, Any] = field(default_factory=dict)
     reserved: int = 0
-    sized: bool = True  # a free says the size
 
 
 def drawn(seed: int) -> Trace:
@@ -128,19 +126,6 @@ def as_rmm(trace: Trace, path: Path) -> Trace:
     return Trace([event._replace(site="") for event in trace.events])
 
 
-def as_cupy(trace: Trace, path: Path) -> Trace:
-    """Every seventh free is of another thread: the hook does not see it."""
-    events = [e._replace(stream=0) for k, e in enumerate(trace.events) if e.allocates or k % 7]
-    lines = []
-    for e in events:
-        rounded = -(-e.size // 512) * 512
-        line = {"hook": "malloc" if e.allocates else "free", "device_id": 0, "mem_size": rounded}
-        more = {"size": e.size, "site": e.site} if e.allocates else {}
-        lines.append(json.dumps({**line, "mem_ptr": e.address, "pmem_id": "0x1", **more}))
-    path.write_text("\n".join(lines) + "\n")
-    return Trace(events, sized=False)
-
-
 def as_minimalloc(trace: Trace, path: Path) -> Trace:
     """Write the planned blocks alone; return a log of them."""
     told = Replay(as_rmm(trace, path))
@@ -162,7 +147,6 @@ def as_minimalloc(trace: Trace, path: Path) -> Trace:
 FORMATS: dict[str, Callable[[Trace, Path], Trace]] = {
     "torch": as_torch,
     "rmm": as_rmm,
-    "cupy": as_cupy,
     "minimalloc": as_minimalloc,
 }
 
@@ -208,7 +192,7 @@ class Replay:
         for address, number in first_frees.items():
             if address in live:
                 block = self.blocks[live[address]]
-                if not trace.sized or block.size == trace.events[number].size:
+                if block.size == trace.events[number].size:
                     wraps[number] = live[address]
         older = dict(trace.older or {})
         for number in wraps:
