@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from ..measures import contest, output
+from ..measures import contest
 from ..measures.kept import Row
 from . import measure, table
 from .catalogue import PROGRAMS, Program
@@ -58,7 +58,6 @@ def main(quick: bool, long: bool, rounds: int, names: tuple[str, ...], seed: int
     progress = track(chosen, "programs", console=Console(stderr=True))
     rows = [row_of(program, rounds, length, seed, out) for program in progress]
     path = out / ("programs_long" if long else "programs")
-    output.save(table.draw(rows), path)
     for row in rows:
         if "note" in row:
             click.echo(f"{row['program']}: {row['note']}")
