@@ -66,7 +66,7 @@ def test_whatever_reads_it_raises(name: str, within: bool) -> None:
     model, optimizer, scheduler, loss = trained()
     before = [param.array.copy() for param in model.params()]
     with (
-        pytest.raises(ScheduleError, match="the gradient of the parameter W is gone: .* early_updates=False"),
+        pytest.raises(ScheduleError, match=r"the gradient of the parameter W is gone: .* early_updates=False"),
         scheduler.step() if within else nullcontext(),
     ):
         READS[name](model, optimizer, loss)
