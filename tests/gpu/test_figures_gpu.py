@@ -55,7 +55,7 @@ def test_times_of_a_network(phase: str, tmp_path: Path) -> None:
 
 
 def test_growth(tmp_path: Path) -> None:
-    rows = {row["pool"]: row for row in rows_of(growth, tmp_path, "--batch", "2", "--steps", "4")}
+    rows = {row["pool"]: row for row in rows_of(growth, tmp_path, "--batch", "2", "--steps", "10")}
     assert set(rows) == set(growth.LINES.values())
     # The real pool serves requests below 512 bytes as well.
     assert float(rows["CuPy itself"]["reserved"]) >= float(rows["CuPy"]["reserved"])

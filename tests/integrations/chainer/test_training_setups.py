@@ -120,7 +120,9 @@ def budget_of(setup: Setup, folder: Path) -> int:
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_a_setup_trains_as_chainer_bit_by_bit(name: str, tmp_path: Path) -> None:
+def test_a_setup_trains_as_chainer_bit_by_bit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setup = SETUPS[name]
     reference, _ = train(setup, tmp_path)
     found, lean = train(setup, tmp_path, {"pool": NumpyPool(warmup=0, small=1033)})
@@ -138,15 +140,8 @@ def test_a_setup_trains_as_chainer_bit_by_bit(name: str, tmp_path: Path) -> None
     ]:
         assert (reason is None) if not expected else (expected in reason)
 
-
-@pytest.mark.parametrize("name", SETUPS)
-def test_a_setup_trains_with_its_parameters_swapped(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(parameter_swap, "SMALL", 1)
     monkeypatch.setattr(scheduler, "SwapFile", partial(SwapFile, keep_cache=True))
-    setup = SETUPS[name]
-    reference, _ = train(setup, tmp_path)
     with pytest.warns(RuntimeWarning, match="not held to the budget") if setup.graph else nullcontext():
         found, swapping = train(setup, tmp_path, {"budget": 1 << 30, "swap_parameters": True})
     assert found == reference
