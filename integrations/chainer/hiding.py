@@ -38,7 +38,7 @@ class Hiding:
             return
         (function, hide), self._last = self._last, None
         own = old_style(function)
-        nodes = [node for output in function.outputs if (node := output()) is not None]
+        nodes = [node for output in function.outputs or () if (node := output()) is not None]
         known = sum(node.creator_node is function for node in nodes)
         # Beside these, this name and the argument; of what an adapter wraps: the adapter, this name and the argument.
         if sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3):

@@ -496,6 +496,7 @@ def exchanges_the_optimizer_late(run: Any, p: Program) -> None:
     def exchange() -> None:
         if p.k == LATE:
             p.optimizer = run.updater._optimizers["main"] = optimizers.Adam().setup(p.model)
+            p.optimizer.use_auto_new_epoch = True
 
     _each(run, exchange)
 
