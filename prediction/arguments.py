@@ -300,11 +300,7 @@ def key_of(examples: Sequence[Any], vary: frozenset[Axis]) -> str:
     parts = []
     for k, value in enumerate(examples):
         if is_array(value):
-            longest = max(value.shape)
-            shape = [
-                ("-" if 2 * n >= longest else ".") if (k, axis) in vary or n > SHORT else n
-                for axis, n in enumerate(value.shape)
-            ]
+            shape = [-1 if (k, axis) in vary or n > SHORT else n for axis, n in enumerate(value.shape)]
             parts.append(f"{value.kind}{shape}")
         else:
             parts.append("-" if (k, NUMBER) in vary else repr(value))

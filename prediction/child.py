@@ -12,6 +12,7 @@ is ended in time, with all processes that it has started.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
@@ -32,6 +33,7 @@ __all__ = ["available", "in_child"]
 
 DONE = ...
 """What a child tells last."""
+M_MMAP_THRESHOLD = -3
 SPARE = 1 << 28
 """Bytes that a child may take besides: buffers of libraries, and Python's own."""
 
@@ -101,6 +103,8 @@ def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory
             data = 1024 * _status("VmData") + memory + SPARE
             _, most = resource.getrlimit(resource.RLIMIT_DATA)
             resource.setrlimit(resource.RLIMIT_DATA, (data if most < 0 else min(data, most), most))
+        with suppress(OSError, TypeError, AttributeError):  # not glibc
+            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 16)  # what is freed goes back at once
         for out in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), out)
         work(writer.send)

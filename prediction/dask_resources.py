@@ -76,10 +76,10 @@ def needs(prediction: Prediction, limit: int | str | None = None, **shapes: Any)
     Warns
     -----
     RuntimeWarning
-        The prediction cannot tell: the task takes the lower bound.
+        The prediction cannot tell, and the task takes the lower bound; or it is extrapolated.
     """
     peak = prediction.peak(**shapes)
-    if peak.cannot_tell:
+    if peak.doubt:
         warnings.warn(f"a task's peak: {peak}", RuntimeWarning, stacklevel=2)
     if limit is not None and peak.total > parse_bytes(limit):
         raise MemoryError(

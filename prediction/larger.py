@@ -38,6 +38,8 @@ TOGETHER, ALONE = 100, 50
 NOT_LARGER = (
     "the seconds, or the bytes, that learning may take did not suffice for a larger run (learning_seconds)"
 )
+KEPT = 1 << 26
+"""Bytes that libraries may keep for their next calls: buffers of BLAS, of each thread."""
 LAST = 40
 """Doublings after which a length ends that needs no memory."""
 
@@ -53,6 +55,7 @@ class _Direction:
     total: int = 0
     seconds: float = 0.0
     requests: int = 0
+    kept: int = 0
     unseen: str = ""
     failed: Tried | None = None
     last: Tried | None = None
@@ -126,7 +129,13 @@ def _risen(trial: Trial, way: _Direction, lengths: tuple[int, ...]) -> Tried:
     except Exception as error:  # any: it is the user's function
         return Tried(lengths, given, -1, f"it fails ({type(error).__name__}: {error})")
     way.seconds, way.requests = trial.calls.spent - began, len(found.profile)
-    way.unseen = found.unseen(given + found.most)
+    way.unseen = found.unseen(most := given + found.most)
+    if (
+        way.unseen and found.traced - found.most < most // 100
+    ):  # a library's, which keeps it for its next calls?
+        way.kept += found.beside
+        again = trial.run(lengths, outside=True)[-1]
+        way.unseen = again.unseen(most) or (way.unseen if way.kept > KEPT else "")
     return Tried(lengths, given, found.most, way.unseen, found.beside)
 
 

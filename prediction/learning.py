@@ -78,9 +78,11 @@ def learn(
     memory
         Bytes that a run may have alive, if that is less than `SHARE` of the memory at hand; 0: no other limit.
     """
-    most = min(available(SHARE)[0], memory or sys.maxsize)
+    most, devices = min(available(SHARE)[0], memory or sys.maxsize), any(map(on_device, examples))
+    if devices:
+        most = min(most, int(SHARE * sys.modules["cupy"].cuda.runtime.memGetInfo()[0]))
     calls = _Calls(function, examples, given, names, seconds, most)
-    if any(map(on_device, examples)):
+    if devices:
         told: list[Model] = []
         _learned(calls, vary, told.append)
         return told[-1]

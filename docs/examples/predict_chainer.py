@@ -23,7 +23,7 @@ def step(x, t):
 
 
 images, labels = np.ones((40, 3, 40, 40), np.float32), np.zeros(40, np.int32)
-prediction = stowplan.predict(step, images, labels, learning_seconds=60)
+prediction = stowplan.predict(step, images, labels, learning_seconds=20)
 large = {"x": (32, 3, 128, 128), "t": 32}
 print(prediction.peak(**large))
 print(f"the largest batch within 16 GiB: {prediction.largest('x', memory='16 GiB', **large)}")

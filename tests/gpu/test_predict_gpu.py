@@ -23,6 +23,6 @@ def affine(x: Any) -> Any:
 @pytest.mark.parametrize(("function", "shape"), [(scaled, (700, 500)), (affine, (900, 300))])
 def test_the_peak_on_a_device_is_met(cupy: Any, function: Any, shape: tuple[int, ...]) -> None:
     example = cupy.arange(50.0 * 60).reshape(50, 60)
-    found = stowplan.predict(function, example, learning_seconds=60).peak(x=shape)
+    found = stowplan.predict(function, example, learning_seconds=20).peak(x=shape)
     assert found.cannot_tell == ""
-    assert found.asked == run(function, [cupy.ones(shape)], {})[0].peak
+    assert found.asked == run(function, [cupy.ones(shape)])[0].peak

@@ -21,6 +21,7 @@ from stowplan.dask import RESOURCE, MemoryPlugin, needs
 
 patient = partial(stowplan.predict, learning_seconds=math.inf)
 """Other tests may have the processor."""
+pytestmark = [pytest.mark.usefixtures("modest"), pytest.mark.filterwarnings("ignore:a task's peak")]
 
 running, most = 0, 0
 lock = threading.Lock()
