@@ -228,7 +228,7 @@ def test_a_stream_without_events_costs_a_wait_for_the_device(
     pool: SimulatedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(stream: Stream) -> Event:
-        raise RuntimeError("invalid resource handle")
+        raise CaptureError("invalid resource handle")
 
     array = pool.empty(1000)
     pool.simulated.use(array, COPY)

@@ -95,7 +95,10 @@ def test_a_script_is_recorded_and_scheduled(form: str, mark: tuple[str, ...], sc
     assert recorded.stdout == plain.stdout  # not a bit is another
     graph = StepGraph.load(folder / "32.graph")
     assert f"stowplan: {len(graph)} operators, {graph.values} values, lean peak " in recorded.stderr
-    assert {"Convolution2DFunction", "Convolution2DFunction'", "update W"} <= set(graph.label)
+    update = (
+        "update W" if form == "function" else "update"
+    )  # early where one call holds the backward pass and the update
+    assert {"Convolution2DFunction", "Convolution2DFunction'", update} <= set(graph.label)
     assert graph.seconds.sum() > 0
     parameters = 4 * (8 * 3 + 8 + 3 * (128 * 128 + 128) + 2 * 128 + 128 * 10 + 10)
     assert graph.resident_bytes >= 2 * parameters  # and the momentum of each
