@@ -214,6 +214,7 @@ class ScheduledStep:
             seams.backprop_to_all(outputs, retain_grad, loss_scale)
             return
         self.passes += 1
+        self.values.hiding.hide()  # before anything here refers to functions
         if self.before_backward is not None:
             self.before_backward()
         self._in_backward = True

@@ -198,7 +198,6 @@ class StepValues:
 
     def count_readers(self, functions: Iterable[Any]) -> None:
         """Count how often functions of this step refer to each node; a pass begins."""
-        self.hiding.hide()
         self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
 
     def begin_backward(self, uses: collections.Counter[Any]) -> None:
