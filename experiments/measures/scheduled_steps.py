@@ -1,7 +1,7 @@
 """Measure a network's scheduled steps beside Chainer's own: a process of `experiments.schedule`.
 
-It calls a function of `RUN`. As in `paired_timing` the contestants share the parameters and take turns within
-a step; each has its own gradients and optimizer's state::
+It calls a function of `RUN`. As in `paired_timing` the contestants take turns within a step; each has its own
+parameters, as one must not change what another one has read, gradients and optimizer's state::
 
     Chainer        the step as it is
     lean           the same under a scheduler without a budget
@@ -106,12 +106,16 @@ class ScheduledWorkload(Workload):
         """
         from stowplan.chainer import Scheduler
 
-        self.scheduler = Scheduler(self._optimizer, pool=pool, budget=budget)
+        # The hook that has contestants take turns within a step reads no parameter.
+        self.scheduler = Scheduler(self._optimizer, pool=pool, budget=budget, early_updates=True)
 
     def twin(self) -> ScheduledWorkload:
-        """Return another one that shares the parameters, and has no scheduler."""
+        """Return another one with a copy of the parameters, and without a scheduler."""
         twin = super().twin()
         assert isinstance(twin, ScheduledWorkload)
+        twin._network = self._network.copy("copy")
+        twin._network.cleargrads()
+        twin._set_up()
         twin.scheduler = None
         return twin
 
