@@ -190,15 +190,16 @@ class ScheduledStep:
         self._functions.append(weakref.ref(function))
         if isinstance(function, Forget):
             self.nested = True
-        if self.written is not None:
-            read = zip(function.inputs, map(array_of, inputs), strict=True)
-            self.written.saw(read, ((y.node, y.raw_array) for y in outputs))
         if self._follower is not None:
             directions = self._follower.saw(function, inputs, outputs)
             if directions is not None:
                 self.values.after_forward(directions, function, inputs, outputs)
         else:
             self.values.spare(function, held, inputs, outputs)
+        if self.written is not None:
+            read = zip(function.inputs, map(array_of, inputs), strict=True)
+            again = function._stowplan.settings is not None
+            self.written.saw(read, ((y.node, y.raw_array) for y in outputs), again)
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:

@@ -318,6 +318,10 @@ class StepValues:
                 raise ScheduleError(
                     f"an input of {function.label} is gone: it cannot run again; {_LEAVE_OUT}"
                 )
+            if node.creator_node is None and self._written is not None and not self._written.knows(node):
+                raise ScheduleError(
+                    f"{function.label} would run again, and a write on an input would not be seen; {_LEAVE_OUT}"
+                )
 
     def is_outdated(self, function: Any) -> bool:
         """Whether a parameter of a function was updated after the function ran."""

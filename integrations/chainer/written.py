@@ -5,7 +5,8 @@ twice. So arrays are looked at when an operator makes or reads them, and when a 
 
                    from outside (a batch, a parameter)    made by operators
     first step     checksums                              checksums, as the program may do as it likes
-    later steps    checksums                              on the host read-only in between: a write is an error
+    later steps    checksums, of parameters where an      on the host read-only in between: a write is an error
+                   operator that reads them may run again
 
 A checksum reads an array once, at the speed of memory: a dot product of its words with odd random numbers, which one
 changed word changes for certain, and other changes, a permutation for instance, with the odds of 64 bits.
@@ -17,6 +18,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import chainer
 import numpy as np
 from chainer.backend import get_array_module
 
@@ -57,25 +59,40 @@ class Written:
         """By node: a weak reference to its array, and the checksum; None: that is not looked at."""
         self._locked: list[weakref.ref[Any]] = []
 
-    def saw(self, inputs: Iterable[tuple[Any, Any]], outputs: Iterable[tuple[Any, Any]]) -> None:
-        """Note what an operator has read and made: nodes and arrays."""
+    def saw(
+        self, inputs: Iterable[tuple[Any, Any]], outputs: Iterable[tuple[Any, Any]], again: bool = True
+    ) -> None:
+        """Note what an operator has read and made: nodes and arrays.
+
+        Parameters
+        ----------
+        again
+            Whether the operator may run again; else its parameters count only where it makes views of them.
+        """
         inputs = [(node, array) for node, array in inputs if array is not None]
+        outputs = list(outputs)
         given = {id(array) for _, array in inputs}
+        again = again or not self.refuses or any(array.base is not None for _, array in outputs)
         for node, array in inputs:
             reference, known = self._seen.get(node, (None, None))
-            made = self.refuses and node.creator_node is not None
-            now = None if made else _checksum(array)
-            if made:
-                self.found |= reference is not None and reference() is not array
-            else:
+            if not self.refuses:
+                now = _checksum(array)
                 self.found |= known is not None and not bool(known == now)
-            self._seen[node] = weakref.ref(array), now
+                self._seen[node] = weakref.ref(array), now
+            elif node.creator_node is not None:
+                self.found |= reference is not None and reference() is not array
+            elif known is None and (again or not isinstance(node._variable(), chainer.Parameter)):
+                self._seen[node] = weakref.ref(array), _checksum(array)
         for node, array in outputs:
             self._seen[node] = weakref.ref(array), None if self.refuses else _checksum(array)
             lockable = type(array) is np.ndarray and array.flags.writeable and id(array) not in given
             if self.refuses and lockable:
                 array.flags.writeable = False
                 self._locked.append(weakref.ref(array))
+
+    def knows(self, node: Any) -> bool:
+        """Whether a change of what comes from outside would be seen."""
+        return node in self._seen
 
     def forget(self, node: Any) -> None:
         """Note that a parameter's array was updated, or that a schedule has made an array again."""

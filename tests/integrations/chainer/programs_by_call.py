@@ -386,7 +386,7 @@ def a_backward_pass(p: Program, y: Any) -> None:
     p.say(p.model.last.b.grad)
 
 
-@inside(refused="second backward pass|may not give the same")
+@inside(refused="second backward pass|would run again")
 def a_backward_pass_late(p: Program, y: Any) -> None:
     if p.late:
         a_backward_pass(p, y)
