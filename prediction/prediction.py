@@ -67,7 +67,7 @@ class Peak:
 
     @property
     def doubt(self) -> str:
-        """Why it is not sure: it cannot tell, or is extrapolated; empty if it is."""
+        """What makes it unsure, "cannot tell" or "extrapolated" and why; empty if it is sure."""
         if self.cannot_tell:
             return f"cannot tell: {self.cannot_tell}"
         return (
