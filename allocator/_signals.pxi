@@ -7,7 +7,7 @@ cdef extern from "Python.h":
 
 
 cdef forget(error):
-    """End an exception here: CUDA's, one of ours, or a lack of memory. Any other is a signal's: the program has it soon.
+    """End an exception here: CUDA's, one of ours, or a lack of memory. Any other is a signal's: the program gets it.
 
     The main thread, in which handlers run, raises it before one of its next instructions.
     """
