@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -130,12 +131,11 @@ def _risen(trial: Trial, way: _Direction, lengths: tuple[int, ...]) -> Tried:
         return Tried(lengths, given, -1, f"it fails ({type(error).__name__}: {error})")
     way.seconds, way.requests = trial.calls.spent - began, len(found.profile)
     way.unseen = found.unseen(most := given + found.most)
-    if (
-        way.unseen and found.traced - found.most < most // 100
-    ):  # a library's, which keeps it for its next calls?
-        way.kept += found.beside
-        again = trial.run(lengths, outside=True)[-1]
-        way.unseen = again.unseen(most) or (way.unseen if way.kept > KEPT else "")
+    if way.unseen and found.traced - found.most < most // 100:
+        way.kept += found.beside  # does a library keep it for its next calls?
+        with suppress(Exception):  # or what the first run has shown counts
+            again = trial.run(lengths, outside=True)[-1]
+            way.unseen = again.unseen(most) or (way.unseen if way.kept > KEPT else "")
     return Tried(lengths, given, found.most, way.unseen, found.beside)
 
 
