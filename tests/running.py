@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -41,3 +43,16 @@ def resident() -> int:
     """Return how many bytes of memory this process has."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Have memory traced. That of all threads is, so those that search for an earlier test's schedule end first."""
+    for thread in threading.enumerate():
+        if thread.name == "stowplan-schedule":
+            thread.join(600)
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from stowplan.chainer import masks
 from stowplan.chainer.masks import pack, unpack
 
+from ...running import traced
+
 DTYPES = [
     "?",
     "i1",
@@ -146,8 +148,7 @@ def test_views_that_are_not_contiguous_are_left() -> None:
 def test_temporaries_are_those_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "PIECE", 1 << 16)
     array = (np.random.default_rng(0).random(4 << 20) < 0.5).astype(np.float32)
-    tracemalloc.start()
-    try:
+    with traced():
         packed = pack(array)
         peak = tracemalloc.get_traced_memory()[1]
         assert packed is not None
@@ -155,6 +156,4 @@ def test_temporaries_are_those_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> No
         tracemalloc.reset_peak()
         again = unpack(packed)
         assert tracemalloc.get_traced_memory()[1] < packed.nbytes + array.nbytes + 16 * masks.PIECE
-    finally:
-        tracemalloc.stop()
     same(array, again)

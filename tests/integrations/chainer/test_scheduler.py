@@ -22,6 +22,7 @@ from stowplan.errors import BudgetError, GraphError, PoolError, ProfileError, Sc
 from stowplan.scheduling import as_recorded, lean, simulate
 from stowplan.swapping import SwapError, SwapFile
 
+from ...running import traced
 from .training_runs import Deep, Everything, RandomScheduler, alike, batches, fingerprint, plain, train
 
 
@@ -91,12 +92,11 @@ def test_a_first_step_that_is_lean_changes_no_bit(loop: str, optimizer: str) -> 
         assert scheduler.stats.retained_bytes > 0
 
 
-@pytest.fixture
-def traced() -> Iterator[None]:
+@pytest.fixture(name="traced")
+def is_traced() -> Iterator[None]:
     """Have memory traced."""
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
+    with traced():
+        yield
 
 
 def test_no_step_is_larger_than_a_lean_one_without_a_watch(traced: None) -> None:

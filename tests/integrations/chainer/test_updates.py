@@ -15,6 +15,8 @@ from chainer import optimizers
 from stowplan.chainer import updates
 from stowplan.chainer.updates import ELEMENTWISE, call_hook_in_pieces, update_in_pieces
 
+from ...running import traced
+
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,14 +250,11 @@ def peak(update: Callable[[Any], None], make: Callable[[], Any], n: int) -> floa
     param = parameter(make(), (n,), np.float32)
     for step in range(2):
         param.grad = gradient((n,), np.float32, step)
-        tracemalloc.start()
-        try:
+        with traced():
             before = tracemalloc.get_traced_memory()[0]
             update(param)
             # the state, made in the first update, is not a temporary
             taken = tracemalloc.get_traced_memory()[1] - before
-        finally:
-            tracemalloc.stop()
     return taken / (4 * n)
 
 

@@ -20,6 +20,8 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 
+from ...running import traced
+
 WIDTH = 12
 TOLERANCE = {np.float32: 1e-4, np.float64: 1e-9}
 
@@ -274,13 +276,10 @@ def test_gradients_of_any_number_of_resolutions_are_the_plain_networks(count: in
 def test_a_network_of_many_resolutions_keeps_its_last_outputs() -> None:
     def kept(depth: int, apply: Callable[..., Any]) -> int:
         net, x = silos(depth, 3, np.float32, 0), resolutions(3, np.float32, 20_000)
-        tracemalloc.start()
-        try:
+        with traced():
             y = apply(net, *x)
             assert len(y) == 3
             return tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
 
     one = 20_000 * WIDTH * 4
     assert kept(8, lambda net, *x: net(*x)) - kept(2, lambda net, *x: net(*x)) < one / 2
@@ -293,15 +292,12 @@ def peak(run: Callable[..., Any], depth: int) -> int:
     rows = 20_000
     xs = inputs(np.float32, rows)
     net.cleargrads()
-    tracemalloc.start()
-    try:
+    with traced():
         y1, y2 = run(net, *xs)
         loss = F.sum(y1 * y2)
         del y1, y2
         loss.backward()
         return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def test_the_peak_does_not_grow_with_depth() -> None:
