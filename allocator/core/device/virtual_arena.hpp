@@ -37,6 +37,13 @@ struct VirtualMemory {
   static VirtualMemory of(const CudaApi& api, int device);
   // Bytes in which memory comes.
   Bytes page() const;
+  // Addresses without memory, `reach` of them.
+  bool reserve(Bytes& base) const;
+  void unreserve(Bytes base) const;
+  // Memory without an address.
+  CudaError make(MemoryHandle& memory, Bytes size) const;
+  // Has the devices use what is mapped there.
+  CudaError open(Bytes begin, Bytes size) const;
 };
 
 class VirtualArena {
