@@ -203,7 +203,7 @@ Bytes DeviceHeap::figure(State asking, Bytes asked) {
   Bytes apart = 0;
   for (const auto& [state, user] : users_) {
     const bool asks = state == asking;
-    if (asks || user.live > 0 || holes_.has(state)) apart += std::max(user.most, asks ? user.live + asked : Bytes{0});
+    if (asks || user.live > 0 || holes_.has(state)) apart += std::max({user.most, user.most_before, asks ? user.live + asked : Bytes{0}});
   }
   Period& now = periods_[period_];
   now.apart = std::max(now.apart, apart);
@@ -235,6 +235,10 @@ void DeviceHeap::note_arenas(Bytes size) {
   {
     const Lock lock(mutex_);
     claimed_ = std::max(size - arenas_, Bytes{0});
+    if (claimed_ > 0) {  // what arenas serve from now on, streams do not need here
+      for (auto& [state, user] : users_) user.most = user.most_before = user.live;
+      for (Period& period : periods_) period.apart = 0;
+    }
   }
   make_room();
   const Lock lock(mutex_);
@@ -253,6 +257,9 @@ void DeviceHeap::begin_step() {
     for (Period& period : periods_) period.moved = 0;
   }
   period_ = (period_ + 1) % kPeriods;
+  for (auto& [state, user] : users_) {
+    if (period_ == 0) user.most_before = std::exchange(user.most, user.live);
+  }
   periods_[period_] = {live_ + arenas_, 0, 0};
 }
 

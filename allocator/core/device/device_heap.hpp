@@ -116,7 +116,8 @@ class DeviceHeap {
   struct User {
     Stream stream = 0;
     Pages pages;
-    Bytes live = 0, most = 0;
+    Bytes live = 0;
+    Bytes most = 0, most_before = 0;  // live at a time: in the last periods, and those before
     std::uint64_t freed = 0;  // numbers its frees
     std::uint64_t over = 0;   // up to this one it no longer uses anything
     CudaEvent event = nullptr;
