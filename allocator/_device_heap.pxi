@@ -150,6 +150,10 @@ cdef class DeviceHeap:
         if self.owner is None and self.core != NULL and not stow_is_finalizing():
             del self.core
 
+    def use_virtual_memory(self):
+        """Take memory from the device's virtual memory, if it has any; once, before all else."""
+        self.core.use(virtual_memory_of(self.api, self.device))
+
     def take(self, int64_t size, int64_t stream) -> HeapBlock | int:
         """Return the `HeapBlock` of a request, or the driver's error; `stream`: a handle, or `SHARED`."""
         cdef HeapBlock block = HeapBlock.__new__(HeapBlock)

@@ -168,11 +168,10 @@ cdef class DevicePool(DeviceBackend):
         return True
 
     def use_virtual_memory(self, DeviceHeap heap):
-        """Take arenas, and the heap's memory, from the device's virtual memory, if it has any."""
+        """Take arenas from the device's virtual memory, if it has any."""
         cdef VirtualMemory memory = virtual_memory_of(heap.api, self.device)
         if memory.page() > 0:
             self.core.use_virtual_memory(memory)
-            heap.core.use(memory)
 
     def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where there is no memory for it."""

@@ -37,6 +37,7 @@ class DeviceMemory(DeviceHeap):
         self._streams = streams
         if streams is not None:
             streams.heaps.add(self)
+        self.use_virtual_memory()
 
     def malloc(self, size: int) -> Any:
         """Return a `cupy.cuda.MemoryPointer` to `size` bytes.
@@ -70,6 +71,12 @@ class DeviceMemory(DeviceHeap):
             return SHARED
         stream = int(self._cuda.get_current_stream().ptr)
         return stream if stream != PER_THREAD else stream_of_thread()
+
+    def make_room(self) -> None:
+        """See `DeviceHeap`."""
+        if self._streams is not None:
+            self._streams.drop_abandoned()
+        super().make_room()
 
     # ----------------------------------------------------------------------- what users know from cupy.cuda.MemoryPool
 

@@ -137,6 +137,12 @@ class DeviceStreams:
             look_at_streams()
         return is_dropped
 
+    def drop_abandoned(self) -> None:
+        """Let streams go that the program has dropped in a capture."""
+        for handle in list(self.kept):
+            if self._is_dropped(handle) and self._captures(handle):
+                self._abandon(handle)
+
     def _let_go(self, handle: int) -> None:
         for heap in self.heaps:
             heap.leave(handle)

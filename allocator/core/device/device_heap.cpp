@@ -218,9 +218,9 @@ Bytes DeviceHeap::allowed(Bytes figure, double share) const {
   return std::min(more - arenas_ - claimed_, most_held());
 }
 
-// Bytes that handles may have by the limit, which counts blocks, not what shared pages have free.
+// Bytes that handles may have by the limit, which counts blocks: not what shared pages have free, nor one page's rest.
 Bytes DeviceHeap::most_held() const {
-  return limit_ != 0 ? up(limit_) + live_ - used_ - arenas_ - claimed_ : kEndless;
+  return limit_ != 0 ? up(limit_) + page_ + live_ - used_ - arenas_ - claimed_ : kEndless;
 }
 
 Bytes DeviceHeap::room(bool within_limit, Bytes live_peak) {
@@ -264,6 +264,11 @@ void DeviceHeap::begin_step() {
 }
 
 void DeviceHeap::make_room() {
+  {
+    const Lock lock(mutex_);
+    const bool pends = std::any_of(users_.begin(), users_.end(), [this](const auto& user) { return holes_.has(user.first); });
+    if (!pends && held_ <= allowed(figure(Holes::kNone, 0), slack_)) return;
+  }
   const Apart apart;
   const std::lock_guard<std::mutex> changing(changing_);
   const OnDevice on(api_, device_);
