@@ -64,7 +64,8 @@ struct Driver {
     for (const auto& memory : {given, pieces}) {
       auto at = begin;
       for (const auto& [address, bytes] : memory) {
-        if (address <= at && at < address + static_cast<std::uintptr_t>(bytes)) at = address + static_cast<std::uintptr_t>(bytes);
+        if (address <= at && at < address + static_cast<std::uintptr_t>(bytes))
+          at = address + static_cast<std::uintptr_t>(bytes);
       }
       if (at >= end) return true;
     }

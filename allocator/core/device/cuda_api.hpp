@@ -108,7 +108,7 @@ struct CudaApi {
   STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
   const char* (*error_string)(CudaError) = nullptr;  // HIP's
-  bool has_virtual_memory = true;  // all of its functions were found
+  bool has_virtual_memory = true;                    // all of its functions were found
 
   // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.
   CudaError checked(CudaError error) const {

@@ -38,7 +38,8 @@ bool CudaMemory::is_capturing() {
   const std::vector<Stream> streams = served();
   if (streams.empty()) return false;
   const OnDevice on(api_, device_);
-  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) { return allocator::is_capturing(api_, stream); });
+  return std::any_of(streams.begin(), streams.end(),
+                     [this](Stream stream) { return allocator::is_capturing(api_, stream); });
 }
 
 void CudaMemory::destroy(CudaEvent event) const {

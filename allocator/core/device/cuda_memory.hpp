@@ -96,7 +96,8 @@ class CudaMemory {
   std::vector<CudaBlock*> waiting_;              // for captures to end
   std::atomic<bool> any_waits_{false};
   // The last, as it asks for the others when it goes.
-  DeviceHeap heap_{api_, device_,
+  DeviceHeap heap_{api_,
+                   device_,
                    {this,
                     [](void* self, Stream stream, CudaEvent& event) {
                       return static_cast<CudaMemory*>(self)->record(event, stream);

@@ -105,8 +105,8 @@ class DeviceHeap {
  private:
   using Lock = std::lock_guard<std::mutex>;
   using State = Holes::State;
-  static constexpr std::size_t kPeriods = 8;   // that count
-  static constexpr std::uint64_t kSlow = 256;  // requests of a period without steps
+  static constexpr std::size_t kPeriods = 8;                    // that count
+  static constexpr std::uint64_t kSlow = 256;                   // requests of a period without steps
   static constexpr Bytes kMost = Bytes{64} << 20, kShare = 32;  // a handle has so many bytes at most, such a share
   static constexpr double kAccount = 0.05, kBound = 0.20, kMuch = 0.02;
 
@@ -118,11 +118,11 @@ class DeviceHeap {
     Pages pages;
     Bytes live = 0;
     Bytes most = 0, most_before = 0;  // live at a time: in the last periods, and those before
-    std::uint64_t freed = 0;  // numbers its frees
-    std::uint64_t over = 0;   // up to this one it no longer uses anything
+    std::uint64_t freed = 0;          // numbers its frees
+    std::uint64_t over = 0;           // up to this one it no longer uses anything
     CudaEvent event = nullptr;
     std::uint64_t recorded = 0;  // the event, if it is under way, stands for the frees up to this one; else 0
-    int asking = 0;  // requests that wait for memory
+    int asking = 0;              // requests that wait for memory
     bool has_left = false;
   };
   struct Handle {
@@ -217,14 +217,14 @@ class DeviceHeap {
   std::map<State, User> users_;
   std::map<Stream, State> by_stream_;
   State next_user_ = Holes::kOver + 1;
-  Bytes held_ = 0;                    // of all handles
-  Bytes live_ = 0, used_ = 0;         // of blocks, small ones by their pages; and without what pages have free
-  Bytes arenas_ = 0, claimed_ = 0;    // of arenas; and what they are about to take
-  Bytes top_ = 0, lost_ = 0;          // the most of blocks and arenas at a time, and what no block had then
-  Bytes peak_ = 0;                    // of all that was held
+  Bytes held_ = 0;                  // of all handles
+  Bytes live_ = 0, used_ = 0;       // of blocks, small ones by their pages; and without what pages have free
+  Bytes arenas_ = 0, claimed_ = 0;  // of arenas; and what they are about to take
+  Bytes top_ = 0, lost_ = 0;        // the most of blocks and arenas at a time, and what no block had then
+  Bytes peak_ = 0;                  // of all that was held
   double slack_ = kAccount;
   std::array<Period, kPeriods> periods_{};
-  std::size_t period_ = 0;            // the one that is now
+  std::size_t period_ = 0;  // the one that is now
 };
 
 }  // namespace stowplan::allocator

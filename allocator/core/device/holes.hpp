@@ -65,7 +65,8 @@ class Holes {
     for (auto hole = first; hole != by_address_.end() && hole->first < end;) {
       const Part part{hole->first, hole->second.end, hole->second.state, hole->second.number};
       remove(hole++);
-      if (parts != nullptr) parts->push_back({std::max(begin, part.begin), std::min(end, part.end), part.state, part.number});
+      if (parts != nullptr)
+        parts->push_back({std::max(begin, part.begin), std::min(end, part.end), part.state, part.number});
       if (part.begin < begin) insert({part.begin, begin, part.state, part.number});
       if (end < part.end) insert({end, part.end, part.state, part.number});
     }
@@ -115,8 +116,10 @@ class Holes {
         if (hole != first && (hole->first != end || borders_.count(end) != 0)) break;
         end = hole->second.end;
       }
-      if (hole == first) ++hole;
-      else f(first, hole);
+      if (hole == first)
+        ++hole;
+      else
+        f(first, hole);
     }
   }
   Iterator begin() const { return by_address_.begin(); }
