@@ -22,7 +22,6 @@ from stowplan.errors import ScheduleError, StowplanError
 from stowplan.swapping import SwapFile
 
 from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
-from .programs import KINDS
 from .test_programs import Run, held
 from .test_random_networks import RandomNetwork
 from .training_runs import HOOKS, Everything, RandomScheduler, SparingScheduler, alike, batches, fingerprint
@@ -68,7 +67,7 @@ def test_random_networks(seed: int) -> None:
 
 # --- programs that look at parameters ---------------------------------------------------------------------------------
 
-OFTEN = (
+PROGRAMS = (
     *(
         "by hand: decays_weights",
         "by hand: replaces_arrays_late",
@@ -85,16 +84,14 @@ OFTEN = (
     *("after: weights_are_clamped", "after: weights_are_averaged", "after: the_model_is_pickled"),
     *("after: the_optimizer_s_state_is_written", "after: the_optimizer_s_state_is_held_and_written"),
 )
-"""Kinds that `make test` tries, too."""
+"""Kinds of programs.py."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in KINDS]
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_that_look_at_parameters(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     plain = Run(name, None)
-    for options in ({}, {"budget": "80%"}):
+    for options in ({}, {"budget": "70%"}):
         run = held(name, {**options, "swap_parameters": True}, plain)
         assert run.error is not None or run.scheduler.stats.swapped_parameters > 0
 
