@@ -36,8 +36,8 @@ class CupyPool(Pool):
     ----------
     upstream
         A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
-        planned, and the arena. None: the pool takes memory of the device itself, never more than has been live at a
-        time, and arenas from its virtual memory, where they grow in place.
+        planned, and the arena. None: the pool takes memory of the device's virtual memory, little more than has been
+        live at a time, and arenas that grow in place.
     sample
         Where steps without a plan run: ``"device"``, or ``"managed"``, in CUDA's managed memory, which takes a step
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.

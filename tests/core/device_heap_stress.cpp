@@ -150,7 +150,7 @@ void run(unsigned seed) {
   std::mt19937 random(seed);
   {
     DeviceHeap heap(api, 0, {nullptr, record, [](void*) { return false; }});
-    heap.use({api, 1024 * DeviceHeap::kPage, {0}});
+    heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;
     const bool frees_fail = seed % 4 < 2;
     if (seed % 2 == 0) heap.set_limit(8 * DeviceHeap::kPage);
@@ -199,7 +199,7 @@ void run(unsigned seed) {
 
 void run_arena(unsigned seed) {
   constexpr Bytes kReach = 64 * DeviceHeap::kPage;
-  auto arena = VirtualArena::reserve({Driver::api(), kReach, {0}});
+  auto arena = VirtualArena::reserve({Driver::api(), kReach, {0}, false});
   std::mt19937 random(seed);
   const auto page = [&] { return static_cast<Bytes>(random() % 65) * DeviceHeap::kPage; };
   for (int operation = 0; operation < 100; ++operation) {

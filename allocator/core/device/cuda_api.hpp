@@ -39,7 +39,8 @@ struct MemoryProperties {
   int handle_types = 0;
   MemoryLocation location;
   void* metadata = nullptr;
-  unsigned char flags[8] = {};
+  unsigned char compression = 0, rdma = 0;
+  unsigned char others[6] = {};
 };
 struct MemoryAccess {
   MemoryLocation location;
@@ -49,6 +50,7 @@ constexpr CudaError kCudaSuccess = 0, kCudaOutOfMemory = 2, kCudaNotReady = 600,
 constexpr unsigned kCudaEventDisableTiming = 2;  // cudaEventDisableTiming
 constexpr int kCudaCaptureNone = 0;              // cudaStreamCaptureStatusNone
 constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
+constexpr int kCudaRdmaWithVirtualMemory = 110;  // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 
 // Member, name after "cu" and after "hip", and parameters; each returns an error.
 // clang-format off
@@ -84,6 +86,7 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
   function(initialize, Init, (unsigned flags)) \
+  function(device_attribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
   function(retain_context, DevicePrimaryCtxRetain, (CudaContext*, int device)) \
   function(get_context, CtxGetCurrent, (CudaContext*)) \
   function(push_context, CtxPushCurrent_v2, (CudaContext)) \

@@ -72,7 +72,6 @@ Device CudaPool::as_owner() {
     return self(owner).ask(static_cast<Client*>(client), size, *answer);
   };
   device.trim = [](void* owner) {
-    self(owner).memory_.synchronize();  // the stream-ordered allocator may give back then what it still has to free
     self(owner).memory_.trim();
     return 0;
   };

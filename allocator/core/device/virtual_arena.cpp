@@ -14,6 +14,7 @@ constexpr Bytes kPieces = 1024;
 MemoryProperties properties_of(const VirtualMemory& memory) {
   MemoryProperties properties;
   properties.location.device = memory.devices.front();
+  properties.rdma = memory.rdma ? 1 : 0;
   return properties;
 }
 
@@ -22,12 +23,17 @@ void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::u
 }  // namespace
 
 VirtualMemory VirtualMemory::of(const CudaApi& api, int device) {
-  VirtualMemory memory{api, 0, api.peers_of(device)};
+  VirtualMemory memory{api, 0, api.peers_of(device), false};
   memory.devices.insert(memory.devices.begin(), device);
   std::size_t free = 0, total = 0;
   const Apart apart;
   const OnDevice on(api, device);
   if (api.checked(api.memory_info(&free, &total)) == kCudaSuccess) memory.reach = static_cast<Bytes>(total);
+  int rdma = 0;
+  if (api.device_attribute != nullptr) {
+    const CudaError error = api.device_attribute(&rdma, kCudaRdmaWithVirtualMemory, device);
+    memory.rdma = error == kCudaSuccess && rdma != 0;
+  }
   if (const Bytes page = memory.page(); page > 0) memory.reach = (memory.reach + page - 1) / page * page;
   return memory;
 }

@@ -31,6 +31,7 @@ struct VirtualMemory {
   CudaApi api;
   Bytes reach = 0;           // addresses that an arena reserves: no more memory than this can be of use
   std::vector<int> devices;  // that may use the memory; it is the first one's, and the others may be refused
+  bool rdma = false;         // other hardware may read and write it (NVIDIA's GPUDirect RDMA)
 
   // Returns a device's virtual memory. An arena reserves as many addresses as the device has bytes. Peers of the device
   // may access it, because programs copy from one device to another. Without virtual memory, page() is 0.
