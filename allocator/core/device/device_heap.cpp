@@ -210,9 +210,9 @@ Bytes DeviceHeap::allowed(Bytes figure, double share) const {
   return std::min(more - arenas_ - claimed_, most_held());
 }
 
-// Bytes that handles may have by the limit, which counts blocks: not what shared pages have free, nor one page's rest.
+// Bytes that handles may have by the limit, which counts blocks: not what shared pages have free.
 Bytes DeviceHeap::most_held() const {
-  return limit_ != 0 ? up(limit_) + page_ + live_ - used_ - arenas_ - claimed_ : kEndless;
+  return limit_ != 0 ? up(limit_) + live_ - used_ - arenas_ - claimed_ : kEndless;
 }
 
 Bytes DeviceHeap::room(bool within_limit, Bytes live_peak) {

@@ -165,6 +165,7 @@ class DeviceHeap {
   CudaError take_range(Place& place, Stream stream, Bytes counted);
   CudaError extend(Place& place, Bytes counted);
   CudaError grow(Place& place, Bytes counted, const Effort& effort);
+  bool tries_more(Effort& effort, CudaError error, Bytes size);
   bool reserve_addresses();
   CudaError follow(const Growth& growth, State user);
   CudaError fill(Growth& growth, bool moves_all);
@@ -189,7 +190,7 @@ class DeviceHeap {
   Bytes figure(State asking, Bytes asked);
   Bytes allowed(Bytes figure, double share) const;
   Bytes most_held() const;
-  CudaError design(Growth& growth, const Place& place, const Effort& effort);
+  CudaError design(Growth& growth, const Place& place, Bytes counted, const Effort& effort);
   void cut(Growth& growth, const std::vector<Bytes>& handles);
   void take_promises(Growth& growth, std::size_t count);
   void take_handles(Growth& growth, const std::vector<Bytes>& handles) noexcept;

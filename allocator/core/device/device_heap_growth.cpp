@@ -31,23 +31,27 @@ CudaError DeviceHeap::extend(Place& place, Bytes counted) {
   if (is_virtual() && base_ == 0 && !reserve_addresses()) return kCudaOutOfMemory;
   settle();
   Effort effort;
-  for (;;) {
-    const CudaError error = grow(place, counted, effort);
-    if (error == kNotOrdered) {
-      effort.orders = false;
-    } else if (error != kCudaOutOfMemory && error != kFull) {
-      return error;
-    } else if (error == kCudaOutOfMemory && !effort.moves_all) {
-      effort.moves_all = true;
-    } else if (await_one()) {
-      continue;
-    } else if (error == kFull) {
-      if (!is_virtual()) release(up(place.size), true);
-      effort.exceeds = true;
-    } else if (release(kEndless, true) == 0) {
-      return error;
-    }
+  CudaError error = grow(place, counted, effort);
+  while (tries_more(effort, error, place.size)) error = grow(place, counted, effort);
+  return error;
+}
+
+// After an error: whether there is more to be done for a request, which is done then.
+bool DeviceHeap::tries_more(Effort& effort, CudaError error, Bytes size) {
+  if (error == kNotOrdered) {
+    effort.orders = false;
+    return true;
   }
+  if (error == kCudaOutOfMemory && !effort.moves_all) {
+    effort.moves_all = true;
+    return true;
+  }
+  if (error != kCudaOutOfMemory && error != kFull) return false;
+  if (await_one()) return true;
+  if (error == kCudaOutOfMemory) return release(kEndless, true) > 0;
+  if (!is_virtual()) release(up(size), true);
+  effort.exceeds = true;
+  return true;
 }
 
 bool DeviceHeap::reserve_addresses() {
@@ -65,7 +69,7 @@ CudaError DeviceHeap::grow(Place& place, Bytes counted, const Effort& effort) {
     const Lock lock(mutex_);
     if (take_hole(place, counted)) return kCudaSuccess;
     if (exceeds_limit(counted)) return kCudaOutOfMemory;
-    const CudaError error = design(growth, place, effort);
+    const CudaError error = design(growth, place, counted, effort);
     if (error != kCudaSuccess) return error;
   }
   CudaError error = kCudaSuccess;
@@ -91,7 +95,7 @@ CudaError DeviceHeap::grow(Place& place, Bytes counted, const Effort& effort) {
 
 // Where a block comes to lie, and what is to be done for that; takes it out of the heap. kFull: the bound does not
 // allow it, but may when streams have done more.
-CudaError DeviceHeap::design(Growth& growth, const Place& place, const Effort& effort) {
+CudaError DeviceHeap::design(Growth& growth, const Place& place, Bytes counted, const Effort& effort) {
   const State user = place.stream;
   const Bytes most = figure(user, place.size), more = is_virtual() ? 0 : up(place.size);
   Lack lack =
@@ -114,7 +118,8 @@ CudaError DeviceHeap::design(Growth& growth, const Place& place, const Effort& e
     handles = idle_handles(lack.bytes - room, true, down(growth.begin), up(growth.end), moves);
   }
   const Bytes fresh = lack.bytes - moves;
-  if (fresh > 0 && fresh > most_held() - held_) return kCudaOutOfMemory;
+  const Bytes rest = counted == 0 ? page_ : 0;  // of a page that small blocks are to share
+  if (fresh > 0 && fresh > most_held() + rest - held_) return kCudaOutOfMemory;
   if (fresh > 0 && fresh > allowed(most, std::max(slack_, kBound)) - held_ && !effort.exceeds) return kFull;
   cut(growth, handles);
   if (!is_virtual() && lack.bytes > 0) growth.gaps.push_back({0, lack.bytes});

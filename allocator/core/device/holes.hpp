@@ -46,7 +46,7 @@ class Holes {
       if (spare_.capacity() <= made_) spare_.reserve(2 * made_ + 16);
       ByAddress by_address{{0, {}}};
       BySize by_size{{0, 0, 0}};
-      spare_.push_back({by_address.extract(by_address.begin()), by_size.extract(by_size.begin())});
+      spare_.emplace_back(by_address.extract(by_address.begin()), by_size.extract(by_size.begin()));
       ++made_;
     }
     promised_ += count;
@@ -170,7 +170,7 @@ class Holes {
   }
   void remove(Iterator hole) noexcept {
     auto by_size = by_size_.extract({hole->second.state, hole->second.end - hole->first, hole->first});
-    spare_.push_back({by_address_.extract(hole), std::move(by_size)});  // there is room for all that were made
+    spare_.emplace_back(by_address_.extract(hole), std::move(by_size));  // there is room for all that were made
   }
 
   ByAddress by_address_;
