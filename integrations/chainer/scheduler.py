@@ -30,7 +30,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ from .evictions import Swap
 from .execution import ScheduledStep
 from .known import TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
-from .optimizer_in_backward import Updates, require_set_up
+from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
 from .retained import Retained, parameters_of, resident_arrays
@@ -262,20 +262,21 @@ class Scheduler:
 
     @contextmanager
     def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
+        is_lean = self._asked is None or self._stats.keeps_graph is not None
+        pool = self._pool if name == ("lean" if is_lean else "scheduled") else None
+        step.parameters = step.values.parameters = swap
         try:
-            with ExitStack() as stack:
-                is_lean = self._asked is None or self._stats.keeps_graph is not None
-                if self._pool is not None and name == ("lean" if is_lean else "scheduled"):
-                    stack.enter_context(self._pool.step(self._key))
-                if swap is not None:
-                    step.parameters = step.values.parameters = swap
-                    stack.callback(swap.end_step)
-                if isinstance(step, RecordingStep):
-                    stack.enter_context(step.meter)
-                for optimizer in self._optimizers:
-                    stack.enter_context(Updates(step, optimizer, self._early))
-                stack.enter_context(seams.running(step))
-                yield
+            with nullcontext() if pool is None else pool.step(self._key):
+                try:
+                    with (
+                        step.meter if isinstance(step, RecordingStep) else nullcontext(),
+                        updating(step, self._optimizers, self._early),
+                        seams.running(step),
+                    ):
+                        yield
+                finally:
+                    if swap is not None:
+                        swap.end_step()
         except ValueError as error:
             if step.written is not None:
                 step.written.explain(error)
@@ -314,9 +315,7 @@ class Scheduler:
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""
-        if self._budget is None:
-            return None
-        return Sparing(partial(self._retained.left_of, self._budget))
+        return None if self._budget is None else Sparing(partial(self._retained.left_of, self._budget))
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
