@@ -166,6 +166,51 @@ def of_bytes(x: Any) -> Any:
     return np.arange(len(x), dtype=np.int8 if x.nbytes < 1 << 24 else np.int64)
 
 
+@trap()
+def unpacked(x: Any) -> Any:
+    (n,) = x.shape
+    return np.repeat(x, 5) if n > 4_000_000 else x + 1
+
+
+@trap()
+def of_megabytes(x: Any) -> Any:
+    megabytes = x.nbytes / 2**20
+    return np.repeat(x, 5) if megabytes > 32 else x + 1
+
+
+@trap()
+def of_a_keyword(x: Any, cut: int = 4_000_000) -> Any:
+    return np.repeat(x, 5) if len(x) > cut else x + 1
+
+
+@trap()
+def helped(x: Any) -> Any:
+    return of_a_keyword(x, BIG)
+
+
+@trap()
+def looped(x: Any) -> Any:
+    n, times = len(x), 1
+    while n > BIG:
+        n, times = n // 2, times + 3
+    return np.repeat(x, times)
+
+
+@trap()
+def surplus(x: Any) -> Any:
+    return np.zeros(max(0, len(x) - 3_000_000) * 8)
+
+
+@trap()
+def in_groups(x: Any) -> Any:
+    return [np.zeros(1_000_000) for _ in range(-(-len(x) // 1_000_000))]
+
+
+@trap()
+def of_digits(x: Any) -> Any:
+    return np.repeat(x, len(str(len(x))))
+
+
 class Settings:
     limit = 24.0
 
@@ -485,9 +530,9 @@ def in_a_pool(x: Any) -> Any:
         return ((x * 2) + 1).sum()
 
 
-@trap()
-def sorted_objects(x: Any) -> Any:
-    return len({float(value): None for value in x[: len(x) // 8]})
+@trap(line, asked=1_000_000)
+def in_a_dictionary(x: Any) -> Any:
+    return len({float(value): None for value in x})
 
 
 # --- sizes that values decide ---------------------------------------------------------------------------------------
