@@ -95,6 +95,9 @@ NOT_HIDDEN = frozenset(
 )
 """Attributes whose arrays are the caller's, or are retained inputs and outputs."""
 
+NEEDS_CLEARED = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What a function raises that finds None for an array. Others pass: a signal's handler may have raised them."""
+
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 """Types of most attributes, none of which holds an array."""
 
@@ -285,7 +288,7 @@ def _repeats(
             for name in names:
                 set_hidden(function, name, None)
             again = rerun(function, inputs, config)
-        except Exception:  # a function that cannot run without what was cleared: that is the answer
+        except NEEDS_CLEARED:  # a function that cannot run without what was cleared: that is the answer
             return False
         else:
             after = held_arrays(function)

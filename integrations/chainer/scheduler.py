@@ -44,7 +44,7 @@ from .capture import Recording, RecordingStep
 from .directions import Follower
 from .evictions import Swap
 from .execution import ScheduledStep
-from .known import TIMED_STEPS, Known, over_budget, parse_budget
+from .known import FAULTS, TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
 from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
@@ -369,7 +369,7 @@ class Scheduler:
         self._record = False
         try:
             recording = step.recording()
-        except Exception as error:  # whatever is wrong in it: the step has run, and lean ones need none
+        except FAULTS as error:  # whatever is wrong in it: the step has run, and lean ones need none
             self._set(unrecorded=str(error))
             warnings.warn(
                 f"steps of {step.count} operators run without a schedule, as they cannot be recorded: {error}; please "
@@ -383,9 +383,8 @@ class Scheduler:
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
         self._set(retained_bytes=retained)
         if self._budget is None:
-            assert self._share is not None
             plain = simulate(recording.graph, as_recorded(recording.graph)).peak
-            self._budget = int(self._share * (retained + plain))
+            self._budget = int((self._share or 0) * (retained + plain))
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:
@@ -432,7 +431,9 @@ class Scheduler:
                     known.use(error.solution)
             elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
-            assert known.solution is not None
+            if known.solution is None:  # a signal's exception came before the thread began
+                self._solve(known, self._left)
+                continue
             self._set(
                 schedules=sum(one.directions is not None for one in self._known),
                 planned_peak=int(known.solution.outcome.peak),
