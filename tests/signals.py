@@ -63,7 +63,21 @@ def cupy_step() -> tuple[Any, Callable[[], object]]:
     return pool, step
 
 
-PROGRAMS = {"numpy": numpy_step, "torch": torch_step, "cupy": cupy_step}
+def recorded_step() -> tuple[Any, Callable[[], object]]:
+    """With call sites, named in the middle of a request: what a test with a mark is."""
+    import numpy as np
+
+    from stowplan import NumpyPool
+    from stowplan.prediction.runs import Recording
+
+    def step() -> None:
+        with Recording() as recording, recording.call():
+            np.ones(3000)
+
+    return NumpyPool(), step
+
+
+PROGRAMS = {"numpy": numpy_step, "recorded": recorded_step, "torch": torch_step, "cupy": cupy_step}
 
 
 def lost(name: str, trials: int) -> list[str]:

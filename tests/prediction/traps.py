@@ -452,6 +452,11 @@ def of_a_list(arrays: list[Any]) -> Any:
     return [one * 2 for one in arrays]
 
 
+@trap(lambda n: (range(n), np.ones(50)), asked=2_000_000)
+def of_a_range(values: Any, x: Any) -> Any:
+    return np.array(values) + x[0]
+
+
 @trap(lambda n: ((value for value in range(n)),), 100)
 def of_a_generator(values: Any) -> Any:
     return np.fromiter(values, float)
