@@ -29,9 +29,9 @@ from ..measures.runner import CannotRunError
 from ..measures.usage import of_this_process
 from .catalogue import CASES, Case, arrays
 
-SECONDS, QUICK = 120, 6
+SECONDS, QUICK = 90, 6
 """A process may take so long; functions that ``--quick`` runs."""
-FAR, SHARE = 1000, 0.25
+FAR, SHARE = 200, 0.25
 """How many times the smallest run's bytes the arguments have, if the peak is at most a share of the free memory."""
 CLOSE = 0.01
 KEPT = 1 << 26

@@ -121,8 +121,8 @@ class Scheduler:
     - Gradients are kept until the update (``keeps_gradients``), and the rest works, by hand (``loss.backward()``, then
       ``optimizer.update()``: see ``early_updates``), with hooks that look at several gradients or draw
       (``GradientClipping``, ``GradientNoise``), loss scaling, float16 updated in float32, ``ParameterStatistics``,
-      ``VariableStatisticsPlot``, ``MSVAG``, ``SMORMS3``, shared rules and states, optimizers' methods, rules, functions
-      and function hooks that are not Chainer's, ``F.forget``, double backprop, debug mode, and ``np.errstate(all="raise")``.
+      ``VariableStatisticsPlot``, ``MSVAG``, ``SMORMS3``, shared rules or states, optimizers' methods, rules, functions
+      and hooks that are not Chainer's, ``F.forget``, double backprop, debug mode, and ``np.errstate(all="raise")``.
     - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training, a
       pass that reaches into an earlier step, and, under a budget, several graphs first, then passes and updates in
       turns: recomputed, an operator would read updated parameters.
