@@ -12,6 +12,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -64,17 +66,16 @@ def cupy_step() -> tuple[Any, Callable[[], object]]:
 
 
 def recorded_step() -> tuple[Any, Callable[[], object]]:
-    """With call sites, named in the middle of a request: what a test with a mark is."""
+    """Without a pool, with call sites, named in the middle of a request: what a test with a mark is."""
     import numpy as np
 
-    from stowplan import NumpyPool
     from stowplan.prediction.runs import Recording
 
     def step() -> None:
         with Recording() as recording, recording.call():
             np.ones(3000)
 
-    return NumpyPool(), step
+    return SimpleNamespace(serving=nullcontext, step=nullcontext), step
 
 
 PROGRAMS = {"numpy": numpy_step, "recorded": recorded_step, "torch": torch_step, "cupy": cupy_step}
