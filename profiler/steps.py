@@ -58,7 +58,9 @@ class StepLog:
     def equals(self, other: StepLog) -> bool:
         """Whether both steps requested the same sizes, on the same streams, in the same order."""
         pairs = (self.requested, other.requested), (self.streams, other.streams)
-        return all(one.tobytes() == another.tobytes() for one, another in pairs)  # array_equal loses exceptions
+        return all(
+            one.tobytes() == another.tobytes() for one, another in pairs
+        )  # array_equal loses exceptions
 
     def alone(self) -> StepLog:
         """Return the log of this step where nothing was alive before; as the one after it, it frees nothing of it."""
