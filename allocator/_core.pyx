@@ -54,7 +54,7 @@ from ..profiler.events import EVENT_DTYPE
 cnp.import_array()
 
 include "_core_declarations.pxi"
-include "_signals.pxi"
+include "../profiler/_signals.pxi"
 
 
 cdef class CorePlan:

@@ -134,7 +134,7 @@ def test_sizes_that_vary_need_few_calls_of_the_driver(cupy: Any, calls: Callable
         size = (step + 1) * MIB // 2 if grows else draw.randrange(2 * MIB, 8 * MIB)
         blocks = [pool.malloc(size * share // 4) for share in (1, 2, 3, 4)]
         kept = kept if kept is not None and not grows else blocks.pop()
-        live = max(live, 3 * size)
+        live = max(live, 7 * size // 2)
         del blocks
         cupy.cuda.Device().synchronize()
     assert calls() - counted <= (60 if grows else 20)
