@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +46,11 @@ def calls() -> Callable[[], int]:
     """Return how many calls of the driver there were that take or give memory; skips on a device that counts none."""
     loaded = ctypes.CDLL(None)
     if not hasattr(loaded, "simhip_calls"):
-        paths = {line.split()[-1] for line in open("/proc/self/maps") if "libamdhip64" in line}
+        paths = {
+            line.split()[-1]
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if "libamdhip64" in line
+        }
         loaded = ctypes.CDLL(paths.pop()) if paths else loaded
     if not hasattr(loaded, "simhip_calls"):
         pytest.skip("the device does not count calls: expected the simulated one")
