@@ -73,6 +73,7 @@ def while_capturing(call: Callable[[], Any]) -> Any:
         _driver.exchange_capture_mode(&mode)
 
 
+#: SHARED: int
 SHARED = kShared
 
 

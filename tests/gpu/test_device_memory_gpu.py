@@ -124,7 +124,9 @@ def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_sizes_that_vary_need_few_calls_of_the_driver(cupy: Any, calls: Callable[[], int], grows: bool) -> None:
+def test_sizes_that_vary_need_few_calls_of_the_driver(
+    cupy: Any, calls: Callable[[], int], grows: bool
+) -> None:
     pool, draw, kept = heap(), random.Random(0), None
     live = counted = 0
     for step in range(40):

@@ -211,9 +211,7 @@ Bytes DeviceHeap::allowed(Bytes figure, double share) const {
 }
 
 // Bytes that handles may have by the limit, which counts blocks: not what shared pages have free.
-Bytes DeviceHeap::most_held() const {
-  return limit_ != 0 ? up(limit_) + live_ - used_ - arenas_ - claimed_ : kEndless;
-}
+Bytes DeviceHeap::most_held() const { return limit_ != 0 ? up(limit_) + live_ - used_ - arenas_ - claimed_ : kEndless; }
 
 Bytes DeviceHeap::room(bool within_limit, Bytes live_peak) {
   const Lock lock(mutex_);
