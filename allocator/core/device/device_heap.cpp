@@ -53,6 +53,7 @@ CudaError DeviceHeap::take_in_page(Place& place, Stream stream) {
     const auto at = users_.find(place.stream);
     return at != users_.end() && cut_from_page(place, at->second) ? kCudaSuccess : error;
   }
+  place.stream = page.stream;  // another one, if the program has dropped the stream meanwhile
   User& user = users_.at(place.stream);
   try {
     user.pages.add(page.address, page_);
