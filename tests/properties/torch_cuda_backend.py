@@ -47,9 +47,3 @@ class ProcessTorchCudaBackend(TorchCudaBackend):
 
     of_process = True
     options: ClassVar[dict[str, Any]] = {"scope": "process"}
-
-
-class OrderedTorchCudaBackend(TorchCudaBackend):
-    """A device whose stream-ordered allocator serves what is not planned, after many segments."""
-
-    options: ClassVar[dict[str, Any]] = {"scope": "thread", "patience": 1}
