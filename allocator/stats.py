@@ -84,7 +84,7 @@ class Stats:
     @property
     def fragmentation(self) -> float:
         """Arena bytes / lower bound - 1; 0 before the first plan."""
-        return self.arena_bytes / self.lower_bound - 1 if self.lower_bound else 0.0
+        return max(self.arena_bytes / self.lower_bound - 1, 0.0) if self.lower_bound else 0.0
 
     @property
     def requests(self) -> int:

@@ -26,6 +26,11 @@ constexpr Bytes kHostAlignment = 64;
 
 // The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
 //
+// Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
+// blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
+// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. So a request
+// that touches nothing new costs nothing; another one O(pages / 64), and O(live log live) where pages go back.
+//
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
  public:
@@ -47,7 +52,7 @@ class HostLanes {
       note_kept();
     }
     Grant grant = lanes_.request(size, stream, thread);
-    if (arena_is_new_ && grant.address != 0) give_way();
+    if (untouched_ > 0 && grant.address != 0) touch(used_by(grant.id));
     grant.refused = grant.address == 0 && !allows(size);
     return grant;
   }
@@ -58,8 +63,8 @@ class HostLanes {
     return grant;
   }
   void adopt(BlockId id, std::uintptr_t address) {
+    make_room(lanes_.size_of(id), lanes_.size_of(id));
     lanes_.adopt(id, address);
-    note_kept();
   }
   void cancel(BlockId id) { lanes_.cancel(id); }
   bool release(BlockId id) { return lanes_.release(id); }
@@ -80,14 +85,23 @@ class HostLanes {
   // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
   // before it grows again.
   void give_back();
-  // Gives back the pages of the arenas in which nothing lives. They stay, and serve their plans.
-  void drop_idle_pages();
+  // Gives back so many bytes of arenas, of pages in which nothing lives. Arenas stay, and serve their plans.
+  void give_back_idle(Bytes enough) noexcept;
 
  private:
-  // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
-  void give_way() {
-    arena_is_new_ = false;
-    release_heap();
+  static constexpr Bytes kSlack = HostArena::kHugePage * HostArena::kPage;
+
+  // Of its place a block uses what was asked for.
+  Range used_by(BlockId id) const {
+    const std::uintptr_t begin = lanes_.range_of(id).begin;
+    return {begin, begin + static_cast<std::uintptr_t>(std::max<Bytes>(lanes_.size_of(id), 1))};
+  }
+  void touch(Range range) noexcept;
+  void make_room(Bytes held, Bytes live) noexcept;
+  // So many bytes more of the arenas are not in memory.
+  void note_untouched(Bytes more) {
+    untouched_ += more;
+    lanes_.note_arenas(-more);
   }
 
   void leave_heap_only() {
@@ -102,7 +116,9 @@ class HostLanes {
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
   bool allows(Bytes more) {
-    const auto fits = [&] { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; };
+    const auto fits = [&] {
+      return limit_ == 0 || lanes_.counters().reserved_bytes() + untouched_ + more <= limit_;
+    };
     if (!fits()) release_heap();
     return fits();
   }
@@ -116,7 +132,7 @@ class HostLanes {
   HostHeap heap_;
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
-  bool arena_is_new_ = false;
+  Bytes untouched_ = 0;  // of all arenas
   std::atomic<bool> is_heap_only_{false};
   std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
@@ -124,8 +140,8 @@ class HostLanes {
 
 using HostMemory = profiler::HostMemory<HostLanes>;
 
-// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. Upstream
-// gives back what it keeps first: the arena takes its place.
+// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. The C library
+// gives back what it keeps first.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
 // For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does,
@@ -136,7 +152,9 @@ bool host_retire(HostMemory& memory);
 void host_trim(HostMemory& memory);
 
 // The functions of HostLanes, under the lock.
-inline void host_drop_idle_pages(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::drop_idle_pages)); }
+inline void host_drop_idle_pages(HostMemory& memory) {
+  memory.locked([](HostLanes& host) { host.give_back_idle(INT64_MAX); });
+}
 inline void host_serve_by_heap(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::serve_by_heap)); }
 inline Counters host_counters(HostMemory& memory) { return memory.locked(std::mem_fn(&HostLanes::counters)); }
 inline void host_limit(HostMemory& memory, Bytes limit) {

@@ -137,6 +137,11 @@ class Lanes {
     shared_.counters.kept_bytes = bytes;
     shared_.counters.note_peaks();
   }
+  // Arenas have so many bytes more in memory than were counted.
+  void note_arenas(Bytes more) {
+    shared_.counters.arena_bytes += more;
+    shared_.counters.note_peaks();
+  }
   void reset_peaks() { shared_.counters.reset_peaks(); }
 
   // Upstream has no memory for a block, which is to be released: see Replay. What the request found is noted.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "../random.hpp"
 
@@ -10,7 +11,8 @@ namespace {
 
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 constexpr int kMostRounds = 64;
-constexpr int kTableBits = 20;
+constexpr int kLeastTable = 12, kMostTable = 20;  // bits
+constexpr std::uint64_t kPlaces = 8;              // in the table, for each node of a run
 
 std::uint64_t mix(std::uint64_t x) { return Random(x).next(); }
 
@@ -21,7 +23,6 @@ Search::Search(const Model& model)
       lowest_(model.n),
       floor_(model.sections),
       support_(model.sections),
-      refuted_(std::size_t{1} << kTableBits, 0),
       words_((static_cast<std::size_t>(model.n) + 63) / 64),
       neighbours_(words_ * model.n, 0),
       placed_set_(words_, 0),
@@ -40,6 +41,7 @@ Search::Search(const Model& model)
 Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total, std::uint64_t node_limit,
                    Budget& budget) {
   const auto n = static_cast<std::size_t>(model_.n);
+  enlarge_table(kPlaces * node_limit);
   capacity_ = capacity;
   rank_ = rank.data();
   by_total_ = by_total;
@@ -71,6 +73,17 @@ Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool b
   }
   if (solve_rest(0, n, -1)) return Answer::yes;
   return stopped_ ? Answer::interrupted : Answer::no;
+}
+
+// Makes the table this large, within its bounds: most problems are settled in a few thousand nodes.
+void Search::enlarge_table(std::uint64_t wanted) {
+  int bits = std::max(table_bits_, kLeastTable);
+  while (bits < kMostTable && std::uint64_t{1} << bits < wanted) ++bits;
+  if (bits == table_bits_) return;
+  table_bits_ = bits;
+  std::vector<std::uint64_t> larger(std::size_t{1} << bits, 0);
+  for (const std::uint64_t key : refuted_) larger[place_of(key)] = key;
+  refuted_ = std::move(larger);
 }
 
 // Splits open_[begin, end) without `placed` into groups that share no section, and solves one after the other: when one
@@ -248,7 +261,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
       return false;
     }
   }
-  if (refuted_[key_ >> (64 - kTableBits)] == key_) {
+  if (refuted_[place_of(key_)] == key_) {
     explain_state(begin, end);
     return false;
   }
@@ -287,7 +300,7 @@ bool Search::solve(std::size_t begin, std::size_t end) {
   }();
   if (!solved && !stopped_) {
     resolve(saved, exclusions);
-    for (std::size_t k = states; k < states_.size(); ++k) refuted_[states_[k] >> (64 - kTableBits)] = states_[k];
+    for (std::size_t k = states; k < states_.size(); ++k) refuted_[place_of(states_[k])] = states_[k];
   }
   if (!solved) rewind(changes, exclusions);
   saved_.resize(saved);

@@ -69,6 +69,8 @@ class Search {
     std::size_t end;
   };
 
+  void enlarge_table(std::uint64_t wanted);
+  std::size_t place_of(std::uint64_t key) const { return static_cast<std::size_t>(key >> (64 - table_bits_)); }
   bool solve(std::size_t begin, std::size_t end);
   bool solve_rest(std::size_t begin, std::size_t end, std::int32_t placed);
   bool infer(std::size_t begin, std::size_t end);
@@ -121,6 +123,7 @@ class Search {
 
   std::vector<std::uint64_t> states_;   // stack: keys of the states entered and not left
   std::vector<std::uint64_t> refuted_;  // keys of refuted states, by their upper bits
+  int table_bits_ = 0;                  // so many
 
   std::size_t words_;
   std::vector<std::uint64_t> neighbours_;  // a bit set per block
