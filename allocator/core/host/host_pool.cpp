@@ -79,7 +79,7 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
     std::uintptr_t end = memory->base() + static_cast<std::uintptr_t>(memory->size());
     const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages
       while (end > begin && before - memory->held() < enough) {
-        const std::uintptr_t upper = std::max(begin, (end - 1) & ~(std::uintptr_t{kSlack} - 1));
+        const std::uintptr_t upper = std::max(begin, (end - 1) & ~(HostArena::kHugePage * HostArena::kPage - 1));
         memory->give_back(memory->within(upper, std::exchange(end, upper)));
       }
     };

@@ -89,7 +89,7 @@ class HostLanes {
   void give_back_idle(Bytes enough) noexcept;
 
  private:
-  static constexpr Bytes kSlack = HostArena::kHugePage * HostArena::kPage;
+  static constexpr Bytes kSlack = Bytes{1} << 20;
 
   // Of its place a block uses what was asked for.
   Range used_by(BlockId id) const {

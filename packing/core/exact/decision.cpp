@@ -12,7 +12,7 @@ namespace {
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 constexpr int kMostRounds = 64;
 constexpr int kLeastTable = 12, kMostTable = 20;  // bits
-constexpr std::uint64_t kPlaces = 8;              // in the table, for each node of a run
+constexpr std::uint64_t kPlaces = 2;              // in the table, for each node of a run
 
 std::uint64_t mix(std::uint64_t x) { return Random(x).next(); }
 
