@@ -86,10 +86,9 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
     made_of = (contents(profile), steps, beside, reserved, arena.stayers.tobytes())
     plan = shared.find(made_of, lambda: _place(profile, steps, neighbours, arena, options))
     options.step_aside()
-    lasting = int(np.diff(arena.stayers).sum())
-    if plan.arena_bytes - lasting > (1 + LOOSE) * plan.placement.lower_bound + SPARED:
-        return PlanResult(Verdict.KEEP, old)
-    return PlanResult(Verdict.PLAN, old, plan)
+    idle = plan.arena_bytes - int(np.diff(arena.stayers).sum()) - plan.placement.lower_bound
+    is_loose = idle > LOOSE * plan.placement.lower_bound + SPARED
+    return PlanResult(Verdict.KEEP, old) if is_loose else PlanResult(Verdict.PLAN, old, plan)
 
 
 def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan:

@@ -10,7 +10,6 @@ namespace stowplan::allocator {
 namespace {
 
 constexpr std::size_t kHugeBytes = HostArena::kHugePage * HostArena::kPage;
-constexpr HostArena::Page kBits = 64;
 constexpr std::size_t kSpared = 16;  // at most one part in so many of an arena is memory that huge pages add to it
 
 // Several times the memory that there is, so that many arenas find addresses, and none too few of them.
@@ -40,12 +39,11 @@ bool HostArena::grow(Bytes size) {
   const std::size_t wanted = with_huge_pages(round_up(static_cast<std::size_t>(size), kPage));
   if (base() == 0 && !reserve_addresses(wanted)) return false;
   if (wanted > addresses_ || mprotect(address_of(0), wanted, PROT_READ | PROT_WRITE) != 0) return false;
-  bits_.resize(std::max(bits_.size(), wanted / kPage / kBits + 1));
+  is_resident_.resize(std::max(is_resident_.size(), wanted / kPage));
 #ifdef MADV_HUGEPAGE
   madvise(address_of(0), wanted, MADV_HUGEPAGE);
 #endif
   size_ = size;
-  usable_ = static_cast<Page>(wanted / kPage);
   return true;
 }
 
@@ -66,29 +64,14 @@ bool HostArena::reserve_addresses(std::size_t least) {
 
 // ------------------------------------------------------------------------------------------------------- residency
 
-// Calls f(word, mask) for the bits of these pages.
-template <class Words, class F>
-void HostArena::each_word(Words& words, Pages pages, F&& f) {
-  for (Page page = pages.begin; page < pages.end;) {
-    const Page bits = std::min(kBits - page % kBits, pages.end - page);
-    const std::uint64_t mask = (bits == kBits ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1) << (page % kBits);
-    f(words[page / kBits], mask);
-    page += bits;
-  }
-}
-
 std::size_t HostArena::resident(Pages pages) const {
-  std::size_t found = 0;
-  each_word(bits_, pages, [&](std::uint64_t word, std::uint64_t mask) {
-    found += static_cast<std::size_t>(__builtin_popcountll(word & mask));
-  });
-  return found;
+  return static_cast<std::size_t>(std::count(is_resident_.data() + pages.begin, is_resident_.data() + pages.end, 1));
 }
 
 std::size_t HostArena::touch(Pages pages) {
   for (const Page page : {pages.begin, pages.end - 1}) {
     const Pages huge{page / kHugePage * kHugePage, page / kHugePage * kHugePage + kHugePage};
-    if (huge.end > usable_ || resident(huge) > 0) continue;
+    if (huge.end > usable() || resident(huge) > 0) continue;
     pages = {std::min(pages.begin, huge.begin), std::max(pages.end, huge.end)};
   }
   return set_resident(pages, true);
@@ -97,8 +80,7 @@ std::size_t HostArena::touch(Pages pages) {
 // How many of them changed.
 std::size_t HostArena::set_resident(Pages pages, bool resident) {
   const std::size_t before = this->resident(pages);
-  each_word(bits_, pages,
-            [&](std::uint64_t& word, std::uint64_t mask) { word = resident ? word | mask : word & ~mask; });
+  std::fill(is_resident_.data() + pages.begin, is_resident_.data() + pages.end, resident);
   const std::size_t changed = resident ? pages.size() - before : before;
   resident_ = resident ? resident_ + changed : resident_ - changed;
   return changed;

@@ -16,8 +16,7 @@ using profiler::Bytes;
 // An arena that grows in place: a wide range of addresses is set aside (which takes no memory), and as much of it is
 // made usable as is asked for. So a larger plan never needs a second arena beside the first.
 //
-// A bit for each page says whether it is resident, as far as its owner tells: it was touched, and not given back since.
-// O(pages / 64) for a range of them.
+// A byte for each page says whether it is resident, as far as its owner tells: it was touched, and not given back since.
 class HostArena {
  public:
   using Page = std::uint32_t;  // a number of pages, or of a page
@@ -53,7 +52,7 @@ class HostArena {
   // Gives pages back to the system; they find zeros later. Returns how many were resident.
   std::size_t give_back(Pages pages);
   std::size_t resident(Pages pages) const;
-  Page usable() const { return usable_; }
+  Page usable() const { return static_cast<Page>(is_resident_.size()); }
   std::size_t resident() const { return resident_; }
   // The bytes that its pages take.
   Bytes held() const { return std::min(static_cast<Bytes>(resident_ * kPage), size_); }
@@ -62,15 +61,12 @@ class HostArena {
   Page page_of(std::uintptr_t address) const { return static_cast<Page>((address - base()) / kPage); }
   bool reserve_addresses(std::size_t bytes);
   std::size_t set_resident(Pages pages, bool resident);
-  template <class Words, class F>
-  static void each_word(Words& words, Pages pages, F&& f);
 
   std::atomic<std::uintptr_t> base_{0};
   std::size_t addresses_ = 0;
   Bytes size_ = 0;
-  Page usable_ = 0;                  // pages
-  std::vector<std::uint64_t> bits_;  // a bit a page
-  std::size_t resident_ = 0;         // pages
+  std::vector<char> is_resident_;  // a byte for each page that can be used
+  std::size_t resident_ = 0;       // pages
 };
 
 }  // namespace stowplan::allocator

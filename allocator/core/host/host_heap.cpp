@@ -21,18 +21,17 @@ namespace {
 
 using profiler::SpinLock;
 
-// What the C library keeps of blocks freed.
-void trim_c_library() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
-
 // More is made accessible than is asked for, so that the system is asked seldom.
 constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
 
 }  // namespace
+
+void trim_c_library() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
 

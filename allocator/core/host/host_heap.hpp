@@ -36,6 +36,9 @@
 
 namespace stowplan::allocator {
 
+// Has the C library give back what it keeps of blocks freed.
+void trim_c_library();
+
 class HostHeap {
  public:
   static constexpr std::size_t kLeast = std::size_t{1} << 15;

@@ -76,7 +76,7 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
   for (const std::unique_ptr<HostArena>& memory : memory_) {
     if (memory == nullptr) continue;
     const Bytes before = memory->held();
-    std::uintptr_t end = memory->base() + static_cast<std::uintptr_t>(memory->size());
+    std::uintptr_t end = memory->base() + memory->usable() * HostArena::kPage;
     const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages
       while (end > begin && before - memory->held() < enough) {
         const std::uintptr_t upper = std::max(begin, (end - 1) & ~(HostArena::kHugePage * HostArena::kPage - 1));
@@ -116,9 +116,7 @@ bool host_retire(HostMemory& memory) {
 
 void host_trim(HostMemory& memory) {
   memory.service().heap().release();
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
+  trim_c_library();
 }
 
 void keep_freed_memory() {
@@ -131,9 +129,7 @@ void keep_freed_memory() {
 
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size) {
   if (memory.locked([&](HostLanes& host) { return host.lanes().lane(lane).arena().size >= size; })) return true;
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
+  trim_c_library();
   return memory.locked([&](HostLanes& host) {
     if (!host.grow(lane, size)) return false;
     const HostArena& arena = host.memory(lane);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "../random.hpp"
 
@@ -11,8 +10,7 @@ namespace {
 
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 constexpr int kMostRounds = 64;
-constexpr int kLeastTable = 12, kMostTable = 20;  // bits
-constexpr std::uint64_t kPlaces = 2;              // in the table, for each node of a run
+constexpr std::uint64_t kMostKept = 1 << 20;  // states in the table: two for each node of a run, and in all
 
 std::uint64_t mix(std::uint64_t x) { return Random(x).next(); }
 
@@ -41,7 +39,8 @@ Search::Search(const Model& model)
 Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total, std::uint64_t node_limit,
                    Budget& budget) {
   const auto n = static_cast<std::size_t>(model_.n);
-  enlarge_table(kPlaces * node_limit);
+  const std::uint64_t kept = 2 * std::min(node_limit, kMostKept / 2);
+  if (refuted_.size() < kept) refuted_.assign(kept, 0);
   capacity_ = capacity;
   rank_ = rank.data();
   by_total_ = by_total;
@@ -73,17 +72,6 @@ Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool b
   }
   if (solve_rest(0, n, -1)) return Answer::yes;
   return stopped_ ? Answer::interrupted : Answer::no;
-}
-
-// Makes the table this large, within its bounds: most problems are settled in a few thousand nodes.
-void Search::enlarge_table(std::uint64_t wanted) {
-  int bits = std::max(table_bits_, kLeastTable);
-  while (bits < kMostTable && std::uint64_t{1} << bits < wanted) ++bits;
-  if (bits == table_bits_) return;
-  table_bits_ = bits;
-  std::vector<std::uint64_t> larger(std::size_t{1} << bits, 0);
-  for (const std::uint64_t key : refuted_) larger[place_of(key)] = key;
-  refuted_ = std::move(larger);
 }
 
 // Splits open_[begin, end) without `placed` into groups that share no section, and solves one after the other: when one
@@ -261,7 +249,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
       return false;
     }
   }
-  if (refuted_[place_of(key_)] == key_) {
+  if (refuted_[key_ % refuted_.size()] == key_) {
     explain_state(begin, end);
     return false;
   }
@@ -300,7 +288,7 @@ bool Search::solve(std::size_t begin, std::size_t end) {
   }();
   if (!solved && !stopped_) {
     resolve(saved, exclusions);
-    for (std::size_t k = states; k < states_.size(); ++k) refuted_[place_of(states_[k])] = states_[k];
+    for (std::size_t k = states; k < states_.size(); ++k) refuted_[states_[k] % refuted_.size()] = states_[k];
   }
   if (!solved) rewind(changes, exclusions);
   saved_.resize(saved);

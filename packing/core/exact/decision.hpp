@@ -69,8 +69,6 @@ class Search {
     std::size_t end;
   };
 
-  void enlarge_table(std::uint64_t wanted);
-  std::size_t place_of(std::uint64_t key) const { return static_cast<std::size_t>(key >> (64 - table_bits_)); }
   bool solve(std::size_t begin, std::size_t end);
   bool solve_rest(std::size_t begin, std::size_t end, std::int32_t placed);
   bool infer(std::size_t begin, std::size_t end);
@@ -122,8 +120,7 @@ class Search {
   std::vector<std::int32_t> blocked_;
 
   std::vector<std::uint64_t> states_;   // stack: keys of the states entered and not left
-  std::vector<std::uint64_t> refuted_;  // keys of refuted states, by their upper bits
-  int table_bits_ = 0;                  // so many
+  std::vector<std::uint64_t> refuted_;  // keys of refuted states, each in its place by the remainder
 
   std::size_t words_;
   std::vector<std::uint64_t> neighbours_;  // a bit set per block
