@@ -31,7 +31,9 @@ class EarlyError(Exception):
     """What ends a step before its end."""
 
 
-def program(seed: int, step: Callable[[], AbstractContextManager[Any]], after_step: Callable[[], object]) -> str:
+def program(
+    seed: int, step: Callable[[], AbstractContextManager[Any]], after_step: Callable[[], object]
+) -> str:
     """Run a loop whose sizes vary, that keeps results, and whose steps may end early; return a digest of it."""
     chance = random.Random(seed)
     unit, longest = chance.choice([1_000, 20_000, 120_000]), chance.randint(2, 20)

@@ -1,4 +1,4 @@
-"""A mark never costs memory that users see, beside plain NumPy, nor a bit: loops whose steps differ, each in a process."""
+"""A mark never costs memory that users see, beside plain NumPy, nor a bit: loops whose steps differ, in processes."""
 
 from __future__ import annotations
 

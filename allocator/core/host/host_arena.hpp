@@ -16,7 +16,8 @@ using profiler::Bytes;
 // An arena that grows in place: a wide range of addresses is set aside (which takes no memory), and as much of it is
 // made usable as is asked for. So a larger plan never needs a second arena beside the first.
 //
-// A byte for each page says whether it is resident, as far as its owner tells: it was touched, and not given back since.
+// A byte for each page says whether it is resident, as far as its owner tells: it was touched, and not given back
+// since.
 class HostArena {
  public:
   using Page = std::uint32_t;  // a number of pages, or of a page
@@ -41,6 +42,7 @@ class HostArena {
   bool has_address(std::uintptr_t address) const { return base() != 0 && address - base() < addresses_; }
   void* address_of(Page page) const { return reinterpret_cast<void*>(base() + page * kPage); }
 
+  Page page_of(std::uintptr_t address) const { return static_cast<Page>((address - base()) / kPage); }
   // The pages that have some of these bytes, and those that have no others.
   Pages around(std::uintptr_t begin, std::uintptr_t end) const { return {page_of(begin), page_of(end + kPage - 1)}; }
   Pages within(std::uintptr_t begin, std::uintptr_t end) const {
@@ -58,7 +60,6 @@ class HostArena {
   Bytes held() const { return std::min(static_cast<Bytes>(resident_ * kPage), size_); }
 
  private:
-  Page page_of(std::uintptr_t address) const { return static_cast<Page>((address - base()) / kPage); }
   bool reserve_addresses(std::size_t bytes);
   std::size_t set_resident(Pages pages, bool resident);
 

@@ -144,7 +144,7 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
     if (fresh > 0) bound();
     if (in_use_ > trim_at_) {
       trims = true;
-      trim_at_ = in_use_ + std::max(kLeastSlack / kPage, in_use_ / 8);
+      trim_at_ = in_use_ + std::max(kSlack / kPage, in_use_ / 8);
     }
     if (kDebug) assert_invariants();
   }
@@ -224,11 +224,6 @@ HostHeap::Counts HostHeap::counts() const {
   return {in_use_ * kPage, peak_in_use_ * kPage, memory_.resident() * kPage, peak_resident_ * kPage};
 }
 
-std::size_t HostHeap::kept() const {
-  std::lock_guard<SpinLock> lock(lock_);
-  return (memory_.resident() - in_use_) * kPage;
-}
-
 void HostHeap::note_use() {
   most_ = std::max(most_, in_use_);
   peak_in_use_ = std::max(peak_in_use_, in_use_);
@@ -242,25 +237,16 @@ void HostHeap::end_period(std::int64_t now) {
   if (is_first) return;
   shrink(std::max(most_, most_before_), true);
   most_before_ = std::exchange(most_, in_use_);
-  given_back_ = 0;
 }
 
-// Gives back what lies between the blocks, if it is much; less of it where the program soon wants it again.
+// Gives back what lies between the blocks, if it is much.
 void HostHeap::bound() {
-  if (memory_.resident() > peak_in_use_ + slack_) {
-    given_back_ += memory_.resident();
-    shrink(peak_in_use_, false);
-    given_back_ -= memory_.resident();
-    if (4 * given_back_ > peak_in_use_) {
-      slack_ = std::max(slack_, std::min(2 * slack_, peak_in_use_ / kMostSlack));
-      given_back_ = 0;
-    }
-  }
+  if (memory_.resident() > peak_in_use_ + kSlack / kPage) shrink(peak_in_use_, false);
   peak_resident_ = std::max(peak_resident_, memory_.resident());
 }
 
-// Gives free pages back until no more than `most` are resident, from the top and the largest ranges' ends. Whole huge pages go
-// first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
+// Gives free pages back until no more than `most` are resident, from the top and the largest ranges' ends. Whole huge
+// pages go first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
 void HostHeap::shrink(std::size_t most, bool to_the_page) {
   if (memory_.resident() > most) memory_.give_back({top_, memory_.usable()});
   for (auto range = free_.rbegin(); range != free_.rend() && memory_.resident() > most; ++range) {

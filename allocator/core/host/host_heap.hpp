@@ -8,14 +8,13 @@
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
 // the program has had in use in that period and in the one before, and the system gets the rest back. Within a period
-// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack. The slack is
-// kLeastSlack; it doubles each time that a quarter of that most has gone back within a period, as the program wants it
-// again, up to one part in kMostSlack of it. release() gives all back.
+// whole huge pages go back as soon as more is resident than the most that was ever in use, and kSlack. release() gives
+// all back.
 //
 // Its memory knows which pages are resident (host_arena.hpp), so calloc() clears no page that the kernel will, and
 // nothing is given back twice.
 //
-// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages / 64) per block; what goes back
+// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages) per block; what goes back
 // costs O(free ranges + free huge pages), when a period ends or memory has come above the bound. Requests below kLeast,
 // and those that the system has no addresses for, are passed on. Synchronized.
 #pragma once
@@ -45,7 +44,7 @@ class HostHeap {
   static constexpr std::size_t kPage = HostArena::kPage;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
-  static constexpr std::size_t kLeastSlack = std::size_t{8} << 20, kMostSlack = 2;  // bytes; one part in so many
+  static constexpr std::size_t kSlack = std::size_t{8} << 20;  // bytes
 
   using Clock = std::int64_t (*)();
 
@@ -79,10 +78,10 @@ class HostHeap {
 
   struct Counts {
     std::size_t in_use = 0, peak_in_use = 0;      // bytes
-    std::size_t resident = 0, peak_resident = 0;  // bytes; as the bits say
+    std::size_t resident = 0, peak_resident = 0;  // bytes
+    std::size_t kept() const { return resident - in_use; }
   };
   Counts counts() const;
-  std::size_t kept() const;  // bytes that are resident, and free
   // Served so far; from any thread, without the lock.
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   void assert_invariants() const;
@@ -101,9 +100,7 @@ class HostHeap {
     return pages_of(ptr) * kPage;
   }
   Page pages_of(const void* ptr) const { return static_cast<Page>(tags_[page_of(ptr)]); }
-  Page page_of(const void* ptr) const {
-    return static_cast<Page>((reinterpret_cast<std::uintptr_t>(ptr) - memory_.base()) / kPage);
-  }
+  Page page_of(const void* ptr) const { return memory_.page_of(reinterpret_cast<std::uintptr_t>(ptr)); }
   bool extend(Page pages);
   void mark(Page begin, Page pages, bool is_free);
   void add_free(Page begin, Page pages);
@@ -124,8 +121,7 @@ class HostHeap {
   std::atomic<std::uint64_t> requests_{0};
   std::size_t in_use_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
-  std::size_t trim_at_ = kLeastSlack / kPage;  // pages in use at which the C library gives back what it keeps
-  std::size_t slack_ = kLeastSlack / kPage, given_back_ = 0;  // pages; within the period, for the bound
+  std::size_t trim_at_ = kSlack / kPage;    // pages in use at which the C library gives back what it keeps
   std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
   std::int64_t period_end_ = 0, released_until_ = 0;
 };

@@ -20,7 +20,7 @@ constexpr int kTopPad = 16 << 20;            // the heap grows by as much more t
 
 Counters HostLanes::counters() {
   if (is_heap_only_.load(std::memory_order_relaxed)) count_heap_only();
-  note_kept();
+  note_memory();
   Counters all = lanes_.counters();
   if (all.of(Reason::heap_only) == 0) return all;
   const HostHeap::Counts heap = heap_.counts();
@@ -39,8 +39,9 @@ bool HostLanes::grow(LaneNumber number, Bytes size) {
   if (memory_.size() <= number) memory_.resize(number + 1u);
   if (memory_[number] == nullptr) memory_[number] = std::make_unique<HostArena>();
   HostArena& memory = *memory_[number];
+  const Bytes before = memory.held();
   if (!memory.grow(size)) return false;
-  note_untouched(size - lane.arena().size);
+  note_memory(memory.held() - before - (size - lane.arena().size));  // what was reserved is counted when it is touched
   lane.reserve(memory.base(), memory.size());
   return true;
 }
@@ -55,17 +56,17 @@ void HostLanes::touch(Range range) noexcept {
   memory.touch(pages);
   const Bytes fresh = memory.held() - before;
   make_room(fresh, 0);
-  note_untouched(-fresh);
+  note_memory(fresh);
 }
 
 // So many bytes more are about to be in memory, of which some are to be live.
 void HostLanes::make_room(Bytes held, Bytes live) noexcept {
   const Counters& now = lanes_.counters();
   const auto excess = [&] { return now.reserved_bytes() + held - std::max(now.most_live(), now.live_bytes + live); };
-  note_kept();
+  note_memory();
   if (excess() <= kSlack) return;
   heap_.give_back(static_cast<std::size_t>(excess()));
-  note_kept();
+  note_memory();
   if (excess() > kSlack) give_back_idle(excess());
 }
 
@@ -90,7 +91,7 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
     }
     give_back_from(memory->base());
     enough -= before - memory->held();
-    note_untouched(before - memory->held());
+    note_memory(memory->held() - before);
   }
 } catch (const std::bad_alloc&) {  // they stay
 }
@@ -101,10 +102,11 @@ void HostLanes::give_back() {
   for (std::unique_ptr<HostArena>& memory : memory_) {
     const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();
     if (!is_dead) continue;
-    note_untouched(memory->held() - memory->size());
+    note_memory(memory->size() - memory->held());
     memory.reset();
   }
-  release_heap();
+  heap_.release();
+  note_memory();
 }
 
 bool host_retire(HostMemory& memory) {
@@ -115,6 +117,7 @@ bool host_retire(HostMemory& memory) {
 }
 
 void host_trim(HostMemory& memory) {
+  memory.locked([](HostLanes& host) { host.give_back_idle(INT64_MAX); });
   memory.service().heap().release();
   trim_c_library();
 }

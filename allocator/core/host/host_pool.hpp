@@ -28,8 +28,8 @@ constexpr Bytes kHostAlignment = 64;
 //
 // Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
 // blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
-// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. So a request
-// that touches nothing new costs nothing; another one O(pages / 64), and O(live log live) where pages go back.
+// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. A request
+// costs nothing once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
 //
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
@@ -49,7 +49,7 @@ class HostLanes {
     if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();
     if (++asked_ % kTick == 0) {
       heap_.tick();
-      note_kept();
+      note_memory();
     }
     Grant grant = lanes_.request(size, stream, thread);
     if (untouched_ > 0 && grant.address != 0) touch(used_by(grant.id));
@@ -98,10 +98,10 @@ class HostLanes {
   }
   void touch(Range range) noexcept;
   void make_room(Bytes held, Bytes live) noexcept;
-  // So many bytes more of the arenas are not in memory.
-  void note_untouched(Bytes more) {
-    untouched_ += more;
-    lanes_.note_arenas(-more);
+  // Notes what the heap keeps, and that so many bytes more of the arenas are in memory.
+  void note_memory(Bytes more_in_arenas = 0) {
+    untouched_ -= more_in_arenas;
+    lanes_.note_memory(static_cast<Bytes>(heap_.counts().kept()), more_in_arenas);
   }
 
   void leave_heap_only() {
@@ -116,17 +116,13 @@ class HostLanes {
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
   bool allows(Bytes more) {
-    const auto fits = [&] {
-      return limit_ == 0 || lanes_.counters().reserved_bytes() + untouched_ + more <= limit_;
-    };
-    if (!fits()) release_heap();
+    const auto fits = [&] { return limit_ == 0 || lanes_.counters().reserved_bytes() + untouched_ + more <= limit_; };
+    if (!fits()) {
+      heap_.release();
+      note_memory();
+    }
     return fits();
   }
-  void release_heap() {
-    heap_.release();
-    note_kept();
-  }
-  void note_kept() { lanes_.note_kept(static_cast<Bytes>(heap_.kept())); }
 
   Lanes lanes_;
   HostHeap heap_;
@@ -140,21 +136,18 @@ class HostLanes {
 
 using HostMemory = profiler::HostMemory<HostLanes>;
 
-// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. The C library
-// gives back what it keeps first.
+// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. The C
+// library gives back what it keeps first.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
 // For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does,
 // as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
 
-// Gives back to the system what the heap and the C library keep for later.
+// Gives back to the system what arenas, the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
 // The functions of HostLanes, under the lock.
-inline void host_drop_idle_pages(HostMemory& memory) {
-  memory.locked([](HostLanes& host) { host.give_back_idle(INT64_MAX); });
-}
 inline void host_serve_by_heap(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::serve_by_heap)); }
 inline Counters host_counters(HostMemory& memory) { return memory.locked(std::mem_fn(&HostLanes::counters)); }
 inline void host_limit(HostMemory& memory, Bytes limit) {

@@ -36,7 +36,7 @@ namespace stowplan::allocator {
       count(std::uint64_t, steps)                                /* that have ended */                              \
       count(Bytes, live_bytes)                                   /* asked for and not freed */                      \
       count(Bytes, peak_live_bytes) count(Bytes, upstream_bytes) /* live, and served by upstream */                 \
-      count(Bytes, arena_bytes)                                  /* all arenas, retired ones too */                 \
+      count(Bytes, arena_bytes)                                  /* in memory, of all arenas, retired ones too */   \
       count(Bytes, kept_bytes)                                   /* free, and kept for later requests */            \
       count(Bytes, peak_reserved_bytes)
 
