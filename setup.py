@@ -62,6 +62,7 @@ def extension(name: str, *cores: str) -> Extension:
     headers = [path for folder in {"profiler", room} for path in Path(folder).rglob("*.hpp")]
     # Included by their paths from here.
     others = [*Path("packing").rglob("*.hpp"), *Path("packing").glob("*.pxi")] if room == "scheduling" else []
+    others += Path("profiler").glob("_signals.pxi")
     path = Path(name.replace(".", "/"))
     return Extension(
         f"stowplan.{name}",

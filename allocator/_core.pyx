@@ -54,7 +54,7 @@ from ..profiler.events import EVENT_DTYPE
 cnp.import_array()
 
 include "_core_declarations.pxi"
-include "_signals.pxi"
+include "../profiler/_signals.pxi"
 
 
 cdef class CorePlan:
@@ -378,6 +378,6 @@ include "_forks.pxi"
 include "_host_pool.pxi"
 include "_native_pool.pxi"
 include "_device_owner.pxi"
-include "_segments.pxi"
+include "_device_heap.pxi"
 include "_device_pool.pxi"
 include "_cuda_pool.pxi"

@@ -5,9 +5,9 @@
     program    fork |......... reads what is told .........| the last of it, and why there is no more
     child           | run  tell  run  tell  run ...          ends; or is ended, at its seconds or its bytes
 
-The child is a copy of the program with one thread. What it prints goes nowhere; what it writes to files stays. A
-function that waits for another thread of the program, or for a device that the program uses, fails or waits there: it
-is ended in time, with all processes that it has started.
+The child is a copy of the program with one thread. What it prints goes nowhere; what it writes to files stays, and the
+program goes on where it was in those that are open. A function that waits for another thread of the program, or for a
+device that the program uses, fails or waits there: it is ended in time, with all processes that it has started.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import ctypes
 import math
 import os
 import signal
+import stat
 import sys
 import time
 import warnings
@@ -31,6 +32,8 @@ from ..units import human_bytes
 
 __all__ = ["available", "in_child"]
 
+IN_CHILD = False
+"""Whether this process is such a child."""
 DONE = ...
 """What a child tells last."""
 M_MMAP_THRESHOLD = -3
@@ -92,9 +95,11 @@ def in_child(
 
 
 def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory: int) -> None:
-    code = 1
+    global IN_CHILD
+    code, IN_CHILD = 1, True
     try:
         os.setsid()
+        _open_anew()
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")  # it goes first
         with suppress(ImportError, OSError, ValueError, StopIteration):
@@ -112,6 +117,21 @@ def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory
         code = 0
     finally:
         os._exit(code)
+
+
+def _open_anew() -> None:
+    """Give this process places of its own in the files that are open: a fork shares them with its parent."""
+    import fcntl
+
+    with suppress(OSError):
+        for number in map(int, os.listdir("/proc/self/fd")):
+            with suppress(OSError):
+                if stat.S_ISREG(os.fstat(number).st_mode):
+                    flags, place = fcntl.fcntl(number, fcntl.F_GETFL), os.lseek(number, 0, os.SEEK_CUR)
+                    again = os.open(f"/proc/self/fd/{number}", flags & (os.O_ACCMODE | os.O_APPEND))
+                    os.lseek(again, place, os.SEEK_SET)
+                    os.dup2(again, number, inheritable=False)
+                    os.close(again)
 
 
 def _status(name: str) -> int:

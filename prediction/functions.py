@@ -206,13 +206,18 @@ class FunctionPrediction(Prediction):
 
         def once(tell: Callable[[Any], None]) -> None:
             try:
-                found = run(self._function, arrays(self._examples, wanted))[0]
+                given_arrays = arrays(self._examples, wanted)
+                (found,), (again,) = (
+                    run(self._function, given_arrays, sites=not outside, outside=outside)
+                    for outside in (False, True)
+                )
             except Exception as error:  # any: it is the user's function
                 failed = f"it fails at this shape ({type(error).__name__}: {error})"
                 tell(Peak(given, 0, 0, cannot_tell=why or failed))
                 return
             parts = found.at(int(found.live.argmax())) if len(found.live) else (0, {})
-            tell(Peak.of(given, found.peak, *parts, why, given + found.peak))
+            unseen = again.unseen(total := given + found.peak)
+            tell(Peak.of(given, found.peak, *parts, why or unseen, total))
 
         if any(map(on_device, self._examples)):
             told: list[Peak] = []

@@ -9,9 +9,9 @@
     most at analysis.py:12 correlate; at most 16,400 of x[0] fit
 
 Every call is looked at. The first one learns the laws (`stowplan.prediction.predict`) in small runs, one that is larger
-than these in runs of up to the guard's own limit. What cannot be judged is said once, in one line. A call at shapes
-not seen yet is recorded; if its peak is off by more than `WRONG` from the prediction, the laws are dropped, with a
-warning.
+than these in runs of up to the guard's own limit. What cannot be judged is said once, in one line. Every call is
+recorded, too: what it reads besides its arguments (attributes, globals, files) may have grown. If its peak is off by
+more than `WRONG` from the prediction, the laws are dropped, with a warning.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ..errors import ProfileError
+from ..profiler import NumpyRecorder
 from ..units import human_bytes, parse_bytes, parse_share
+from . import child
 from .arguments import NUMBER, SHORT, StandIn, axes_of, is_array, is_number, name_of, on_device, standing_for
 from .child import available
 from .functions import FunctionPrediction
 from .learning import SECONDS
 from .prediction import Peak
-from .runs import Recording, is_plain
+from .runs import is_plain
 
 __all__ = ["available", "guard"]
 
@@ -127,6 +129,8 @@ class _Guard:
         with suppress(TypeError, ValueError):  # the function says itself what it does not take
             bound = inspect.signature(self.function).bind(*arguments, **options)
             arguments, options = bound.args, bound.kwargs
+        if child.IN_CHILD:  # which learns of a function that calls this one
+            return self.function(*arguments, **options)
         free, why = self.free()
         kind = ""
         try:
@@ -138,10 +142,11 @@ class _Guard:
             prediction = self.predictions.get(kind) or self._learnt(kind, arguments, options, LEAST)
             named = dict(zip(prediction.names, given, strict=True))
             key = _key(given, [*options], lambda one: (one.shape, one.kind), lambda n: False)
-            new = key not in self.peaks
-            if new and prediction.is_slight(named, free):
-                return self.function(*arguments, **options)
-            peak = self.peaks[key] if not new else prediction.peak(**named)
+            peak = self.peaks.get(key)
+            if peak is None and prediction.is_slight(named, free):
+                most = prediction.model.met[0].live
+                return self._checked(kind, 0, most, most, arguments, options)
+            peak = peak or prediction.peak(**named)
             if (peak.beyond > 1 or peak.cannot_tell) and prediction.memory == LEAST < free:
                 prediction = self._learnt(kind, arguments, options, free)
                 peak = prediction.peak(**named)
@@ -156,9 +161,9 @@ class _Guard:
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         elif peak.doubt:
             self._say(kind, str(peak))
-        if new and not peak.cannot_tell and is_plain():
-            return self._checked(kind, peak, arguments, options)
-        return self.function(*arguments, **options)
+        if peak.cannot_tell:
+            return self.function(*arguments, **options)
+        return self._checked(kind, peak.asked, peak.asked, peak.total, arguments, options)
 
     def _say(self, key: str, what: str) -> None:
         text = f"the guard of {_name(self.function)}: {what}"
@@ -202,16 +207,20 @@ class _Guard:
             text += f"; at most {largest:,} of {name_of(names, (k, axis))} fit"
         return text
 
-    def _checked(self, kind: str, peak: Peak, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
-        """Call the function, record its peak, and drop laws that are wrong."""
-        with Recording(sites=False) as recording, recording.call():
+    def _checked(
+        self, kind: str, least: int, most: int, total: int, arguments: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        """Call the function, record its peak, and drop laws that are wrong: it was to be from least to most bytes."""
+        if not is_plain():
+            return self.function(*arguments, **options)
+        with NumpyRecorder(threads=True) as recorder:
             result = self.function(*arguments, **options)
-        found = recording.runs[0].most
-        if abs(found - peak.asked) > WRONG * peak.total + 4096:
+        found, slack = recorder.program().live_peak, WRONG * total + 4096
+        if not least - slack <= found <= most + slack:
             self.peaks.clear()
-            del self.predictions[kind]
+            self.predictions.pop(kind, None)
             warnings.warn(
-                f"stowplan predicted {human_bytes(peak.asked)} for {_name(self.function)}, and it allocated "
+                f"stowplan predicted {human_bytes(most)} for {_name(self.function)}, and it allocated "
                 f"{human_bytes(found)}: what was learned is dropped",
                 RuntimeWarning,
                 stacklevel=4,

@@ -38,8 +38,8 @@ __all__ = ["Recording", "Run", "run"]
 
 OWN = 128
 """Bytes that the record of a request may take."""
-TRACED, RESIDENT = 1 << 16, 1 << 22
-"""Bytes that tracemalloc and the resident set may have more: Python's own objects, and two huge pages."""
+TRACED, RESIDENT = 1 << 19, 1 << 22
+"""Bytes that tracemalloc and the resident set may have more: buffers that NumPy casts in, and two huge pages."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,8 @@ cdef int32_t _site_of_operator(const char* node, const char* name) noexcept:
         if node != NULL:
             text = f"{node.decode('utf-8', 'replace')} > {text}"
         return sites.here(sites.number_of_asker_named(text))
-    except BaseException:
+    except BaseException as error:
+        forget(error)
         return -1
     finally:
         if collecting:

@@ -2,7 +2,7 @@
 """Binding of the passive recorder: NumPy's memory handler that passes every request on, CuPy's memory hook, a heap."""
 
 from cpython.pystate cimport PyThreadState
-from cpython.ref cimport Py_DECREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.operator cimport dereference
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
@@ -15,6 +15,7 @@ import numpy as np
 
 cimport numpy as cnp
 
+from ..errors import StowplanError
 from .events import EVENT_DTYPE
 
 #: from collections.abc import Callable
@@ -129,6 +130,7 @@ def set_handler(handler: Any) -> Any:
     return PyDataMem_SetHandler(handler)
 
 
+include "_signals.pxi"
 include "_call_sites.pxi"
 
 
@@ -140,7 +142,8 @@ cdef int32_t _who_asks(void* sites) noexcept:
     cdef int collecting = PyGC_Disable()
     try:
         return asked.here(asked.asking)
-    except BaseException:
+    except BaseException as error:
+        forget(error)
         return -1
     finally:
         if collecting:

@@ -10,6 +10,7 @@ share a core wait for each other busily.
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,12 @@ def orders_are_carried_out() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stowplan.allocator.planning_budget.FIRST", 1 << 30)
         yield
+
+
+@pytest.fixture(autouse=True)
+def memory_is_traced_no_longer() -> Iterator[None]:
+    """Traced memory makes each allocation slow: a test that leaves the trace on slows all that come after it."""
+    yield
+    left = tracemalloc.is_tracing()
+    tracemalloc.stop()
+    assert not left, "memory is still traced; expected tracemalloc.stop()"

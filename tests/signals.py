@@ -12,6 +12,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -63,7 +65,20 @@ def cupy_step() -> tuple[Any, Callable[[], object]]:
     return pool, step
 
 
-PROGRAMS = {"numpy": numpy_step, "torch": torch_step, "cupy": cupy_step}
+def recorded_step() -> tuple[Any, Callable[[], object]]:
+    """Without a pool, with call sites, named in the middle of a request: what a test with a mark is."""
+    import numpy as np
+
+    from stowplan.prediction.runs import Recording
+
+    def step() -> None:
+        with Recording() as recording, recording.call():
+            np.ones(3000)
+
+    return SimpleNamespace(serving=nullcontext, step=nullcontext), step
+
+
+PROGRAMS = {"numpy": numpy_step, "recorded": recorded_step, "torch": torch_step, "cupy": cupy_step}
 
 
 def lost(name: str, trials: int) -> list[str]:

@@ -79,7 +79,7 @@ class OperatorDirections:
     evict
         Names and values of the hidden arrays to evict.
     again
-        Whether it runs again later.
+        Whether it may run again later: it does in the schedule, or an array that it makes is dropped.
     repeatable
         Whether it may run again.
     """
@@ -160,6 +160,11 @@ class Directions:
                 released.setdefault(last, []).append(value)
         evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)
         hidden = {v for operator in structure.operators for v in operator.hidden.values()}
+
+        def loses(operator: Operator) -> bool:
+            made = (*operator.writes, *operator.hidden.values())
+            return any(way[v] == Way.DROPPED for v in made)
+
         out = {v for values in leaves.values() for v in values}
         return cls(
             structure=structure,
@@ -168,7 +173,7 @@ class Directions:
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.DROPPED),
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.PACKED),
                     tuple((name, v) for name, v in operator.hidden.items() if v in out),
-                    operator.forward in again,
+                    operator.forward in again or loses(operator),
                     bool(graph.repeatable[operator.forward]),
                 )
                 for operator in structure.operators

@@ -29,6 +29,8 @@ from .evictions import Swap
 from .function_state import FunctionState, state_of
 from .gradients import (
     Candidates,
+    inputs_read,
+    note_reads,
     owned,
     reachable,
     read_by_backward,
@@ -123,9 +125,7 @@ class ScheduledStep:
         self._outdated = False  # whether one came by an operator after the update of its parameter
         self.updates = 0
         self.gradients_found: dict[int, int] = {}
-        self._cut_off = (
-            False  # whether a backward pass came by an operator that had lost one that made an input
-        )
+        self._cut_off = False  # whether one came by an operator that had lost one that made an input
         self.before_backward: Callable[[], None] | None = None
         self._in_backward = False
         self._consumed: dict[Any, Consumed] = {}  # of the nodes of parameters that this pass comes by
@@ -220,12 +220,11 @@ class ScheduledStep:
             self.before_backward()
         self._in_backward = True
         try:
-            functions = reachable(outputs)
+            note_reads(functions := reachable(outputs))
             is_own = self._is_own(functions)
             self._cut_off |= any(map(self._has_lost_a_maker, functions))
             found, self._consumed = take_gradients(functions)
-            if self.passes == 1:
-                self.gradients_found = found
+            self.gradients_found = found if self.passes == 1 else self.gradients_found
             if self.written is not None:
                 self.written.look()
             self.values.count_readers(filter(None, (reference() for reference in self._functions)))
@@ -364,7 +363,8 @@ class ScheduledStep:
         out_grad = take_out(function, grads)
         self._bring_back(function)
         in_place = inputs[0].creator_node is not None and self._write_over(function, out_grad)
-        in_data = tuple([node.data for node in inputs])
+        read = inputs_read(function)  # a schedule keeps others, too
+        in_data = tuple([node.data if k in read else None for k, node in enumerate(inputs)])
         out_arrays = tuple([None if gradient is None else gradient.raw_array for gradient in out_grad])
         hooks = chainer.get_function_hooks()
         if function._n_local_function_hooks != 0:

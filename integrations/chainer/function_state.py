@@ -33,6 +33,8 @@ class FunctionState:
         The packed form of hidden arrays, by name.
     evicted
         The values of hidden arrays that were evicted, by name.
+    may_read, may_read_outputs
+        The indexes of the inputs and outputs that code of the program's may read in its backward step.
     cleared
         The names of hidden arrays that are freed, and that only running it again brings back.
     """
@@ -42,6 +44,8 @@ class FunctionState:
     settings: dict[str, Any] | None = None
     made: int = 0
     repeatable: bool | None = None
+    may_read: tuple[int, ...] = ()
+    may_read_outputs: tuple[int, ...] = ()
     packed: dict[str, Any] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)

@@ -18,9 +18,12 @@ from chainer.functions.activation.relu import ReLU
 from chainer.functions.activation.sigmoid import Sigmoid
 
 from .optimizer_in_backward import Consumed
+from .rerun import old_style
 
 __all__ = [
     "Candidates",
+    "inputs_read",
+    "note_reads",
     "owned",
     "reachable",
     "read_by_backward",
@@ -88,10 +91,42 @@ def reachable(outputs: Any) -> list[Any]:
     return list(found)
 
 
+def note_reads(functions: list[Any]) -> None:
+    """Note what the program's code may read in a backward step: inputs and outputs that Chainer's nodes have arrays of.
+
+    The program's code is that of its own functions, and, for all functions, that of its function hooks.
+    """
+    hooked = not all(map(_is_chainers, chainer.get_function_hooks().values()))
+    own = [one for one in functions if hooked or _has_code_of_its_own(one)]
+    retained = {node for one in functions for node in read_by_backward(one)} if own else {}
+    for one in own:
+        if (state := getattr(one, "_stowplan", None)) is not None:
+            state.may_read = tuple(k for k, node in enumerate(one.inputs) if node in retained)
+            state.may_read_outputs = tuple(k for k, node in enumerate(one.outputs) if node() in retained)
+
+
+def _has_code_of_its_own(function: Any) -> bool:
+    own = old_style(function) or function
+    hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
+    return not (_is_chainers(own) and all(map(_is_chainers, hooks)))
+
+
+def _is_chainers(one: Any) -> bool:
+    return type(one).__module__.startswith("chainer.")
+
+
+def inputs_read(function: Any) -> dict[int, None]:
+    """Return the indexes of the inputs whose arrays a function's backward step reads."""
+    state = getattr(function, "_stowplan", None)
+    return dict.fromkeys((*(function._input_indexes_to_retain or ()), *(state.may_read if state else ())))
+
+
 def read_by_backward(function: Any) -> list[Any]:
     """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
-    nodes = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
-    for index in function._output_indexes_to_retain or ():
+    nodes = [function.inputs[index] for index in inputs_read(function)]
+    state = getattr(function, "_stowplan", None)
+    more = state.may_read_outputs if state else ()
+    for index in dict.fromkeys((*(function._output_indexes_to_retain or ()), *more)):
         node = function.outputs[index]()
         if node is not None:
             nodes.append(node)

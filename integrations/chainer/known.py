@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BudgetError
+from ..errors import BudgetError, StowplanError
 from ..scheduling import StepGraph, simulate
 from ..units import parse_bytes, parse_share
 from .capture import Recording
@@ -18,8 +18,19 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
+__all__ = ["FAULTS", "TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 
+FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    StowplanError,
+    TypeError,
+    ValueError,
+)
+"""What a recording that is wrong may raise. Others pass: a signal's handler may have raised them."""
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
 

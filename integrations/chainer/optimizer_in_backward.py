@@ -11,7 +11,7 @@ begun. The update of one parameter reads and writes nothing of another's, so not
 early, as long as
 
 - the parameter is not read any more: the backward steps of all its readers are over, and no other operator of the pass
-  has its memory;
+  has its memory, nor another parameter its update rule or state;
 - no hook looks at several gradients at once (clipping by the global norm, loss scaling with its checks) or draws random
   numbers in the order of parameters (gradient noise);
 - no code of the program's runs in the backward pass.
@@ -27,14 +27,15 @@ which is the one that is replaced. No parameter can be updated before the averag
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import chainer
 import numpy as np
 from chainer import optimizer_hooks
-from chainer.optimizer import GradientMethod
+from chainer.optimizer import GradientMethod, Hyperparameter
 
 from ..errors import ScheduleError
 from .parameter_swap import SwappedParameter, in_memory
@@ -44,7 +45,15 @@ from .updates import ELEMENTWISE, ELEMENTWISE_HOOKS, call_hook_in_pieces, update
 if TYPE_CHECKING:
     from .execution import ScheduledStep
 
-__all__ = ["Consumed", "EarlyUpdate", "Updates", "gradient_of", "reason_against", "require_set_up"]
+__all__ = [
+    "Consumed",
+    "EarlyUpdate",
+    "Updates",
+    "gradient_of",
+    "reason_against",
+    "require_set_up",
+    "updating",
+]
 
 HOOKS = ELEMENTWISE_HOOKS | {optimizer_hooks.GradientLARS}
 """Hooks that look at one parameter at a time and draw no random numbers."""
@@ -109,8 +118,11 @@ def reason_against(optimizer: Any) -> str | None:
     parameters = list(optimizer.target.params())
     if len({id(param) for param in parameters}) < len(parameters):
         return "links share a parameter, and Chainer updates it once for each"
-    if any(end > begin for (_, end), (begin, _) in pairwise(_ranges(map(in_memory, parameters)))):
-        return "parameters share memory: one would be read after the other's update"
+    rules = [id(param.update_rule) for param in parameters if param.update_rule is not None]
+    if len({*rules}) < len(rules):
+        return "parameters share an update rule, and with it the state"
+    if any(end > begin for (_, end), (begin, _) in pairwise(_ranges(_written(parameters)))):
+        return "parameters, or states, share memory: one would be read after the other's update"
     return next(filter(None, map(_reason_against_rule, parameters)), None)
 
 
@@ -124,6 +136,11 @@ def _reason_against_rule(param: Any) -> str | None:
         return f"the update rule {type(rule).__name__} is not known to look at one parameter alone"
     if rule._use_fp32_update:
         return "parameters are updated in float32"
+    hyperparam = rule.hyperparam
+    while hyperparam is not None:
+        if type(hyperparam) is not Hyperparameter:
+            return f"the class {type(hyperparam).__name__} of hyperparameters is not known"
+        hyperparam = hyperparam.parent
     for hook in _hooks(rule):
         if type(hook) not in HOOKS:
             return f"the update rule's hook {getattr(hook, 'name', type(hook).__name__)} is not known"
@@ -135,7 +152,7 @@ def reason_in(functions: Iterable[Any], parameters: Iterable[Any]) -> str | None
     if chainer.is_debug() or {"raise", "call"} & {*np.geterr().values()}:
         return "an error in a number ends the backward pass"
     known = {id(param) for param in parameters}
-    mine = _ranges(map(in_memory, parameters))
+    mine = _ranges(_written(parameters))
     hooks = [*chainer.get_function_hooks().values()]
     for function in functions:
         if not is_known(function):
@@ -146,11 +163,20 @@ def reason_in(functions: Iterable[Any], parameters: Iterable[Any]) -> str | None
                 for begin, end in _ranges([node.data]):
                     at = bisect_right(mine, (end, 0))
                     if at and mine[at - 1][1] > begin:
-                        return f"an input of {function.label} has a parameter's memory"
+                        return f"an input of {function.label} has the memory of a parameter, or of its state"
     for hook in hooks:
         if not type(hook).__module__.startswith("chainer."):
             return f"the function hook {hook.name} is the program's own"
     return None
+
+
+def _written(parameters: Iterable[Any]) -> Iterator[Any]:
+    """Yield what updates write on: parameters, and what is in memory of their states."""
+    for param in parameters:
+        yield in_memory(param)
+        state = None if param.update_rule is None else param.update_rule._state
+        if type(state) is dict:
+            yield from (value for value in state.values() if isinstance(value, chainer.get_array_types()))
 
 
 def _ranges(arrays: Iterable[Any]) -> list[tuple[int, int]]:
@@ -296,6 +322,16 @@ class EarlyUpdate:
         for param in parameters:
             if gradient_of(param) is not None:
                 Consumed(param.name).put(param)
+
+
+@contextmanager
+def updating(step: ScheduledStep, optimizers: Sequence[Any], early: bool | None) -> Iterator[None]:
+    """While entered, have optimizers update as `Updates` does; parameters as there."""
+    if not optimizers:
+        yield
+        return
+    with Updates(step, optimizers[0], early), updating(step, optimizers[1:], early):
+        yield
 
 
 class Updates:

@@ -36,6 +36,7 @@ from chainer.functions.normalization.batch_normalization import BatchNormalizati
 from chainer.functions.normalization.batch_renormalization import BatchRenormalizationFunction
 from chainer.functions.normalization.decorrelated_batch_normalization import DecorrelatedBatchNormalization
 from chainer.functions.util.forget import Forget
+from chainer.utils.type_check import InvalidType
 
 from .graph_builder import root_of
 
@@ -94,6 +95,17 @@ NOT_HIDDEN = frozenset(
     }
 )
 """Attributes whose arrays are the caller's, or are retained inputs and outputs."""
+
+CANNOT_RUN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a function may raise that cannot run again. Others pass: a signal's handler may have raised them."""
 
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 """Types of most attributes, none of which holds an array."""
@@ -285,7 +297,10 @@ def _repeats(
             for name in names:
                 set_hidden(function, name, None)
             again = rerun(function, inputs, config)
-        except Exception:  # a function that cannot run without what was cleared: that is the answer
+        except (
+            *CANNOT_RUN,
+            InvalidType,
+        ):  # a function that cannot run without what was cleared: that is the answer
             return False
         else:
             after = held_arrays(function)

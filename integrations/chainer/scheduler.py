@@ -30,7 +30,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,9 +44,9 @@ from .capture import Recording, RecordingStep
 from .directions import Follower
 from .evictions import Swap
 from .execution import ScheduledStep
-from .known import TIMED_STEPS, Known, over_budget, parse_budget
+from .known import FAULTS, TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
-from .optimizer_in_backward import Updates, require_set_up
+from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
 from .retained import Retained, parameters_of, resident_arrays
@@ -121,8 +121,8 @@ class Scheduler:
     - Gradients are kept until the update (``keeps_gradients``), and the rest works, by hand (``loss.backward()``, then
       ``optimizer.update()``: see ``early_updates``), with hooks that look at several gradients or draw
       (``GradientClipping``, ``GradientNoise``), loss scaling, float16 updated in float32, ``ParameterStatistics``,
-      ``VariableStatisticsPlot``, ``MSVAG``, ``SMORMS3``, optimizers' methods, rules, functions and function hooks that
-      are not Chainer's, ``F.forget``, double backprop, debug mode, and ``np.errstate(all="raise")``.
+      ``VariableStatisticsPlot``, ``MSVAG``, ``SMORMS3``, shared rules or states, optimizers' methods, rules, functions
+      and hooks that are not Chainer's, ``F.forget``, double backprop, debug mode, and ``np.errstate(all="raise")``.
     - The graph is kept (``keeps_graph``), and no schedule made, with one graph for two losses, adversarial training, a
       pass that reaches into an earlier step, and, under a budget, several graphs first, then passes and updates in
       turns: recomputed, an operator would read updated parameters.
@@ -262,20 +262,21 @@ class Scheduler:
 
     @contextmanager
     def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
+        is_lean = self._asked is None or self._stats.keeps_graph is not None
+        pool = self._pool if name == ("lean" if is_lean else "scheduled") else None
+        step.parameters = step.values.parameters = swap
         try:
-            with ExitStack() as stack:
-                is_lean = self._asked is None or self._stats.keeps_graph is not None
-                if self._pool is not None and name == ("lean" if is_lean else "scheduled"):
-                    stack.enter_context(self._pool.step(self._key))
-                if swap is not None:
-                    step.parameters = step.values.parameters = swap
-                    stack.callback(swap.end_step)
-                if isinstance(step, RecordingStep):
-                    stack.enter_context(step.meter)
-                for optimizer in self._optimizers:
-                    stack.enter_context(Updates(step, optimizer, self._early))
-                stack.enter_context(seams.running(step))
-                yield
+            with nullcontext() if pool is None else pool.step(self._key):
+                try:
+                    with (
+                        step.meter if isinstance(step, RecordingStep) else nullcontext(),
+                        updating(step, self._optimizers, self._early),
+                        seams.running(step),
+                    ):
+                        yield
+                finally:
+                    if swap is not None:
+                        swap.end_step()
         except ValueError as error:
             if step.written is not None:
                 step.written.explain(error)
@@ -314,9 +315,7 @@ class Scheduler:
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""
-        if self._budget is None:
-            return None
-        return Sparing(partial(self._retained.left_of, self._budget))
+        return None if self._budget is None else Sparing(partial(self._retained.left_of, self._budget))
 
     def _over(self, name: str, step: ScheduledStep) -> None:
         """Update phases and statistics after a step that has ended."""
@@ -370,7 +369,7 @@ class Scheduler:
         self._record = False
         try:
             recording = step.recording()
-        except Exception as error:  # whatever is wrong in it: the step has run, and lean ones need none
+        except FAULTS as error:  # whatever is wrong in it: the step has run, and lean ones need none
             self._set(unrecorded=str(error))
             warnings.warn(
                 f"steps of {step.count} operators run without a schedule, as they cannot be recorded: {error}; please "
@@ -384,9 +383,8 @@ class Scheduler:
         retained = max(self._stats.retained_bytes, recording.graph.resident_bytes)
         self._set(retained_bytes=retained)
         if self._budget is None:
-            assert self._share is not None
             plain = simulate(recording.graph, as_recorded(recording.graph)).peak
-            self._budget = int(self._share * (retained + plain))
+            self._budget = int((self._share or 0) * (retained + plain))
         if all(not known.recording.structure.same(recording.structure) for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:
@@ -433,7 +431,9 @@ class Scheduler:
                     known.use(error.solution)
             elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
-            assert known.solution is not None
+            if known.solution is None:  # a signal's exception came before the thread began
+                self._solve(known, self._left)
+                continue
             self._set(
                 schedules=sum(one.directions is not None for one in self._known),
                 planned_peak=int(known.solution.outcome.peak),

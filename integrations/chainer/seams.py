@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ conv = convolution_2d.conv
 
 _here = threading.local()
 _lock = threading.Lock()
-_steps = 0
+_steps = set[int]()
 
 
 def _apply(function: Any, inputs: Any) -> Any:
@@ -86,20 +86,18 @@ _SEAMS = (
 def running(step: ScheduledStep) -> Iterator[None]:
     """While entered, pass this thread's calls to a step; afterwards to the one before it."""
     outer = getattr(_here, "step", None)
-    _count(1)
-    _here.step = step
     try:
+        _replace(_steps.add, id(step))
+        _here.step = step
         yield
     finally:
         _here.step = outer
-        _count(-1)
+        _replace(_steps.discard, id(step))
 
 
-def _count(change: int) -> None:
-    """Add to the number of steps that run; while there are any, the functions are replaced."""
-    global _steps
+def _replace(change: Callable[[int], None], step: int) -> None:
+    """Change which steps run; while there are any, the functions are replaced."""
     with _lock:
-        _steps += change
-        if _steps == max(change, 0):  # the first one begins, or the last one has ended
-            for holder, name, own, replacement in _SEAMS:
-                setattr(holder, name, replacement if _steps else own)
+        change(step)
+        for holder, name, own, replacement in _SEAMS:
+            setattr(holder, name, replacement if _steps else own)

@@ -27,7 +27,7 @@ from . import masks
 from .directions import Directions, Follower
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
 from .function_state import FunctionState, drop_outputs, fill_output, state_of
-from .gradients import read_by_backward
+from .gradients import inputs_read, read_by_backward
 from .hiding import Hiding, clear, pack
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import (
@@ -213,7 +213,7 @@ class StepValues:
             self._evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
         self._unpack(function)
         makers = []
-        for index in function._input_indexes_to_retain or ():
+        for index in inputs_read(function):
             node = function.inputs[index]
             if node._data is None and not _is_swapped(node):
                 node._data = self._there(node)

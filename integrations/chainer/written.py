@@ -102,11 +102,11 @@ class Written:
         """Compare the arrays that are there with what they were; a backward pass begins."""
         self.unlock()
         for node, (reference, before) in list(self._seen.items()):
-            array = reference()
-            if array is None:
-                continue
-            holder = node._variable()
+            array, holder = reference(), node._variable()
             now = node._data if holder is None else in_memory(holder)
+            if array is None:  # out of memory, and here again; or the program has put another in its place
+                self.found |= now is not None and (before is None or not bool(_checksum(now) == before))
+                continue
             self.found |= now is not None and now is not array
             self.found |= before is not None and not bool(_checksum(array) == before)
             if node.creator_node is not None:

@@ -16,18 +16,6 @@ from ..running import run
 from .cupy_host import HostUpstream, address, chain, cupy, empty, fill, holds
 
 
-def test_set_allocator_serves_the_process(upstream: HostUpstream) -> None:
-    pool = CupyPool(upstream, device=0)
-    before = cupy.cuda.get_allocator()
-    cupy.cuda.set_allocator(pool.malloc)
-    try:
-        run(pool, 8, chain)
-    finally:
-        cupy.cuda.set_allocator(before)
-    assert pool.stats.replayed > 0
-    assert set(pool.stats.reasons) == {"no_plan"}
-
-
 def test_the_innermost_pool_serves(pool: CupyPool) -> None:
     other = CupyPool(HostUpstream(), device=0)
     with other.serving():
@@ -92,12 +80,6 @@ def test_a_limit_is_the_upstream_s_of_each_device() -> None:
     assert CupyPool(upstream, device=0, limit="2 KiB").get_limit() == 2048
     CupyPool(upstream, device=0, limit="75%")
     assert upstream.fraction == 0.75
-
-
-def test_a_memory_pool_s_method_is_the_memory_pool() -> None:
-    upstream = cupy.cuda.MemoryPool()
-    pool = CupyPool(upstream.malloc, device=0)
-    assert pool._upstream is upstream
 
 
 def test_each_device_has_its_pool() -> None:

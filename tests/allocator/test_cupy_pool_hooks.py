@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stowplan import CupyPool
 
 from ..running import in_threads, run
-from .cupy_host import SIZES, address, chain, cupy, empty, fill
+from .cupy_host import SIZES, address, chain, cupy, empty
 
 
 class Counting(cupy.cuda.MemoryHook):
@@ -102,18 +101,3 @@ def test_cupy_s_line_profile_hook_sees_the_pool(pool: CupyPool) -> None:
     hook.print_report(file=report)
     assert Path(__file__).name in report.getvalue()
     assert "chain" in report.getvalue()
-
-
-def test_chainer_s_memory_profile_hook_sees_the_pool(pool: CupyPool, chainer_on_cuda: Any) -> None:
-    from chainer import FunctionNode, Variable
-    from chainer.function_hooks import CupyMemoryProfileHook
-
-    hook = CupyMemoryProfileHook()
-
-    class Copy(FunctionNode):  # type: ignore[misc]
-        def forward(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(fill(cupy.empty_like(x), 1) for x in inputs)
-
-    with hook:
-        run(pool, 6, lambda: Copy().apply((Variable(cupy.empty(1000, cupy.float32)),)))
-    assert [used for _, used, *_ in hook.call_history] == [4096] * 6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -55,15 +54,6 @@ def test_the_first_orders_are_carried_out_whatever_they_cost() -> None:
     assert budget.seconds == 100 * FIRST
 
 
-def test_the_share_of_the_head_start_is_there_at_once() -> None:
-    clocks = Clocks()
-    budget = clocks.budget(share=0.5)
-    used(clocks, budget, 0.5 * HEAD_START, orders=1024)
-    assert budget.has_time()
-    used(clocks, budget, 0.5, orders=1)
-    assert not budget.has_time()
-
-
 @pytest.mark.parametrize("share", [0.05, SHARE, 1, 3.0])
 def test_planning_beyond_its_share_waits_for_the_process(share: float) -> None:
     clocks = Clocks()
@@ -73,23 +63,6 @@ def test_planning_beyond_its_share_waits_for_the_process(share: float) -> None:
     assert not budget.has_time()
     clocks.process += 1 / share
     assert budget.has_time()
-
-
-def test_planning_s_own_time_earns_nothing() -> None:
-    clocks = Clocks()
-    budget = clocks.budget(share=2)  # else each second would pay for two
-    used(clocks, budget, 2 * HEAD_START + 1)
-    assert not budget.has_time()
-
-
-def test_an_order_that_fails_has_cost_its_time() -> None:
-    clocks = Clocks()
-    budget = clocks.budget()
-
-    with suppress(ZeroDivisionError), budget.timed():
-        clocks.plan(3)
-        raise ZeroDivisionError
-    assert budget.seconds == 3
 
 
 def test_after_a_fork_all_begins_anew_but_what_is_counted() -> None:

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stowplan import NumpyPool
 from stowplan.allocator import Stats
 
 STATS = Stats(
@@ -44,19 +43,6 @@ def test_jupyter_shows_how_requests_were_served() -> None:
     assert rows[0] == ["■ served from the plan", "900", "90.00%"]
     assert ["no_plan", "75", ""] in rows
     assert ["arena", "3.0 MiB", "fragmentation 50.00%"] in rows
-
-
-def test_text_has_the_same_rows() -> None:
-    rows = [re.split(r"\s{2,}", line.strip()) for line in str(STATS).splitlines()]
-    assert rows[0] == ["1,000 requests"]
-    assert rows[1:] == [[cell.strip("■ ") for cell in row if cell] for row in shown()[0]]
-    pool = NumpyPool()
-    assert str(pool) == f"NumpyPool: {pool.stats}"
-
-
-def test_jupyter_takes_the_html() -> None:
-    formatters = pytest.importorskip("IPython.core.formatters")
-    assert formatters.HTMLFormatter()(STATS) == STATS._repr_html_()
 
 
 def test_names_are_escaped_and_nothing_is_divided_by_nothing() -> None:

@@ -111,10 +111,17 @@ def program(folder: Path, *words: str, serve: bool) -> Done:
     return python("-c", enabled, *words, folder=folder)
 
 
-@pytest.mark.parametrize("network", ["perceptron", "convolutions"])
-@pytest.mark.parametrize(("way", "least"), [("loop", 0.95), ("updater", 0.95), ("many", 0.93)])
+@pytest.mark.parametrize(
+    ("way", "network", "least"),
+    [
+        ("loop", "perceptron", 0.95),
+        ("updater", "convolutions", 0.95),
+        ("many", "convolutions", 0.93),
+        pytest.param("many", "perceptron", 0.93, marks=pytest.mark.slow),
+    ],
+)
 def test_an_unmarked_training_is_replayed_from_the_sixth_update_on(
-    network: str, way: str, least: float, tmp_path: Path
+    way: str, network: str, least: float, tmp_path: Path
 ) -> None:
     plain, served = (program(tmp_path, way, network, serve=serve) for serve in (False, True))
     assert (plain.returncode, served.returncode) == (0, 0), plain.stderr + served.stderr

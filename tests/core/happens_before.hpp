@@ -40,7 +40,10 @@ class HappensBefore {
   // Whether a moment is over, which the host then has seen.
   bool see(const Moment& moment) {
     if (finished_[moment.stream] < moment.number) return false;
-    raise(seen_, moment.stream, moment.number);
+    for (const auto& [other, number] : moment.before) {
+      if (finished_[other] < number) return false;
+    }
+    await(moment);
     return true;
   }
   // The host waits for a moment, and has seen all that came before it.

@@ -23,7 +23,7 @@ SEEDS = (1, 2)
 
 SIGNS = {
     "wait": "WrongValueError",
-    "hold": "WrongValueError",
+    "hold": "simhip: fault|WrongValueError",
     "capture": "ErrorStreamCapture",
     "idle": "simhip: fault|WrongValueError",
 }

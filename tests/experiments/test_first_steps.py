@@ -21,10 +21,10 @@ def small() -> Any:
     import chainer.links as L  # noqa: N812
     import numpy as np
 
-    layers = [link for _ in range(12) for link in (L.Linear(256, 256, nobias=True), F.sigmoid)]
+    layers = [link for _ in range(12) for link in (L.Linear(128, 128, nobias=True), F.sigmoid)]
     model = chainer.Sequential(*layers)
     optimizer = chainer.optimizers.SGD().setup(model)
-    x = np.ones((1024, 256), np.float32)
+    x = np.ones((512, 128), np.float32)
     return optimizer, lambda: optimizer.update(lambda: F.sum(model(x)))
 
 

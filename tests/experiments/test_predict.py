@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.predict.catalogue import CASES, LIBRARIES, TRAPS
 def row(name: str, **at: tuple[int, ...]) -> dict[str, Any]:
     case = next(case for case in CASES if case.name == name)
     found = measure(replace(case, at=at))
+    tracemalloc.stop()  # it measures in a process of its own
     return found | {"verdict": verdict(found)}
 
 

@@ -33,7 +33,7 @@ class Deep(chainer.ChainList):
 
     def __init__(self):
         # Products so small that no library divides them among threads.
-        hidden = [L.Linear(64, 64) for _ in range(12)]
+        hidden = [L.Linear(64, 64) for _ in range(9)]
         super().__init__(L.Linear(48, 64), *hidden, L.Linear(64, 8), L.Linear(8, 1000))
 
     def forward(self, x, t):

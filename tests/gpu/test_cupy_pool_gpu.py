@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from stowplan import CupyPool
@@ -71,27 +70,6 @@ def test_any_allocator_of_cupy_s_is_an_upstream(
     assert pool.stats.replayed > 0
 
 
-def test_requests_on_another_stream_share_no_address(cupy: Any) -> None:
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    other = cupy.cuda.Stream(non_blocking=True)
-
-    def work() -> None:
-        a = cupy.full(1_000_000, 1.0)
-        with other:
-            b = cupy.full(1_000_000, 2.0)
-            c = b + 1
-            del b
-            d = cupy.full(1_000_000, 4.0)
-            other.synchronize()
-            assert (float(c.min()), float(d.max())) == (3, 4)
-        assert float(a.max()) == 1
-
-    run(pool, 8, work)
-    assert pool.stats.replayed > 0
-    assert pool.stats.reasons["stream"] > 0
-
-
 def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     pool = CupyPool()
     cupy.cuda.set_allocator(pool.malloc)
@@ -103,35 +81,6 @@ def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     assert run(pool, 2, lambda: chain(cupy)) == [expected] * 2
     pool.set_limit(size=0)
     assert cupy.empty(2**24, cupy.uint8).size == 2**24
-
-
-def test_recorder_under_cupy_s_pool_sees_the_pool_s_own_profile(cupy: Any) -> None:
-    from stowplan import CupyRecorder
-
-    gradient = None
-
-    def work() -> None:
-        nonlocal gradient
-        activation = cupy.ones(50_000) * 2
-        gradient = None
-        gradient = cupy.concatenate([activation, activation])
-
-    cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)
-    work()  # compile the kernels
-    recorder = CupyRecorder()
-    with recorder:
-        for _ in range(4):
-            with recorder.step():
-                work()
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    gradient = None
-    run(pool, 5, work)
-    recorded, pooled = recorder.profile(), pool.profile()
-    for column in ("size", "start", "end", "stream"):
-        assert np.array_equal(getattr(recorded, column), getattr(pooled, column)), column
-    assert recorded.period == pooled.period
-    assert recorded.wrapped.sum() == 1
 
 
 def test_interpreter_exit_with_live_arrays() -> None:

@@ -111,31 +111,6 @@ def test_upstream_s_memory_too_waits_for_other_streams(cupy: Any) -> None:
     assert pool.total_bytes() == pool.used_bytes() == 0
 
 
-def test_a_step_on_two_streams_is_replayed_in_full(cupy: Any) -> None:
-    pool = CupyPool()
-    main, copy = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.set_allocator(pool.malloc)
-    results: list[float] = []
-
-    def work() -> None:
-        with copy:
-            batch = cupy.full(N, 3, cupy.float32)
-        main.wait_event(copy.record())
-        with main:
-            doubled = batch * 2
-            copy.wait_event(main.record())  # the batch's own stream waits for its last use: no word needed
-            del batch
-            results.append(float(doubled.max()))
-
-    run(pool, 6, work)
-    before = pool.stats
-    run(pool, 4, work)
-    assert results == [6] * 10
-    assert pool.stats.reasons == before.reasons
-    assert pool.stats.replayed > before.replayed
-    assert pool.stats.plans == 2
-
-
 def test_chainer_s_transfers_are_replayed_and_change_no_value(cupy: Any, chainer: Any) -> None:
     import numpy as np
     from chainer.dataset.convert import ConcatWithAsyncTransfer

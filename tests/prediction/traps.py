@@ -166,6 +166,51 @@ def of_bytes(x: Any) -> Any:
     return np.arange(len(x), dtype=np.int8 if x.nbytes < 1 << 24 else np.int64)
 
 
+@trap()
+def unpacked(x: Any) -> Any:
+    (n,) = x.shape
+    return np.repeat(x, 5) if n > 4_000_000 else x + 1
+
+
+@trap()
+def of_megabytes(x: Any) -> Any:
+    megabytes = x.nbytes / 2**20
+    return np.repeat(x, 5) if megabytes > 32 else x + 1
+
+
+@trap()
+def of_a_keyword(x: Any, cut: int = 4_000_000) -> Any:
+    return np.repeat(x, 5) if len(x) > cut else x + 1
+
+
+@trap()
+def helped(x: Any) -> Any:
+    return of_a_keyword(x, BIG)
+
+
+@trap()
+def looped(x: Any) -> Any:
+    n, times = len(x), 1
+    while n > BIG:
+        n, times = n // 2, times + 3
+    return np.repeat(x, times)
+
+
+@trap()
+def surplus(x: Any) -> Any:
+    return np.zeros(max(0, len(x) - 3_000_000) * 8)
+
+
+@trap()
+def in_groups(x: Any) -> Any:
+    return [np.zeros(1_000_000) for _ in range(-(-len(x) // 1_000_000))]
+
+
+@trap()
+def of_digits(x: Any) -> Any:
+    return np.repeat(x, len(str(len(x))))
+
+
 class Settings:
     limit = 24.0
 
@@ -407,6 +452,11 @@ def of_a_list(arrays: list[Any]) -> Any:
     return [one * 2 for one in arrays]
 
 
+@trap(lambda n: (range(n), np.ones(50)), asked=2_000_000)
+def of_a_range(values: Any, x: Any) -> Any:
+    return np.array(values) + x[0]
+
+
 @trap(lambda n: ((value for value in range(n)),), 100)
 def of_a_generator(values: Any) -> Any:
     return np.fromiter(values, float)
@@ -485,9 +535,9 @@ def in_a_pool(x: Any) -> Any:
         return ((x * 2) + 1).sum()
 
 
-@trap()
-def sorted_objects(x: Any) -> Any:
-    return len({float(value): None for value in x[: len(x) // 8]})
+@trap(line, asked=1_000_000)
+def in_a_dictionary(x: Any) -> Any:
+    return len({float(value): None for value in x})
 
 
 # --- sizes that values decide ---------------------------------------------------------------------------------------
@@ -573,6 +623,16 @@ def of_records(x: Any) -> Any:
 @in_square
 def of_contraction(x: Any) -> Any:
     return np.einsum("ij,jk,kl->il", x, x, x, optimize=True)
+
+
+def slope(field: Any, axis: int) -> Any:
+    return (np.roll(field, -1, axis) - np.roll(field, 1, axis)) / 2
+
+
+@trap(lambda n: (np.ones((n, n)), np.ones((n, n)), np.ones((n, n))), 50, 1500)
+def shallow_water(h: Any, u: Any, v: Any) -> Any:
+    rates = [-slope(a * b, 0) - slope(b, 1) * a for a, b in ((h, u), (u, v), (v, h))]
+    return [one + slope(one * rate, 0) + rate for one, rate in zip((h, u, v), rates, strict=True)]
 
 
 @trap(lambda n: (np.ones((n, n // 3)),), 300, 4000)

@@ -186,7 +186,7 @@ def run(
     return results
 
 
-@pytest.mark.parametrize("make", [lambda seed: layered(40, 94, 4, seed), lambda seed: training(20, seed)])
+@pytest.mark.parametrize("make", [lambda seed: layered(30, 70, 3, seed), lambda seed: training(12, seed)])
 @pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 def test_values_made_again_are_equal(make, seed: int) -> None:
     graph = make(seed)

@@ -18,9 +18,9 @@ def budget_of(graph: StepGraph, share: float) -> int:
 
 @pytest.mark.parametrize("make", [chain_net, branching_net])
 def test_greedy_is_near_brute_force(make) -> None:
-    """Over 8 graphs and three budgets: never faster than the optimum, mostly equal to it, on average within 2 %."""
+    """Over 4 graphs and three budgets: never faster than the optimum, mostly equal to it, on average within 2 %."""
     over, equal, count = [], 0, 0
-    for seed in range(8):
+    for seed in range(4):
         graph = make(6, seed)
         for share in (0.9, 0.75, 0.6):
             budget = budget_of(graph, share)
@@ -42,7 +42,7 @@ def test_greedy_is_near_brute_force(make) -> None:
 
 def test_least_is_near_the_least_of_all() -> None:
     above = []
-    for seed in range(20):
+    for seed in range(10):
         graph = branching_net(6, seed)
         _, lowest = brute_force(graph, 0)
         above.append(least(graph, reorder=False).peak / lowest - 1)

@@ -16,9 +16,7 @@ FOLDER = Path(__file__).with_name("loops")
 NAMED = {
     "chainer_loop": "while iterator.epoch < 4:",
     "chainer_trainer": "trainer.run()",
-    "daily_trees": "for day in range(DAYS):",
     "deconvolution": "for k in range(iterations):",
-    "evolution": "for generation in range(generations):",
     "finite_volume": "for _ in range(steps):",
     "hamiltonian": "for draw in range(150):",
     "heat_implicit": "for step in range(steps):",

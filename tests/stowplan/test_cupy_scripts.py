@@ -11,14 +11,11 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stowplan import Profile
 
 from ..children import Done, python
-
-ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None,
@@ -182,65 +179,3 @@ def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:
     done = program("run", "--stats", "stats.json", "loop.py", "20", folder=folder)
     assert done.stdout.endswith("True\n"), done.stderr
     assert json.loads((folder / "stats.json").read_text())["cupy"]["requests"] == 4 * 20 + 1
-
-
-def test_chainer_s_functions_are_named_in_sites_of_cupy_s_blocks(folder: Path) -> None:
-    """A function of Chainer's that asks CuPy for its output, forward and backward; it needs no kernel."""
-    if importlib.util.find_spec("chainer") is None:
-        pytest.skip("Chainer is not installed; expected: pip install 'stowplan[chainer]'")
-    (folder / "net.py").write_text(
-        """
-import device
-device.cupy.cuda.set_allocator(device.device.malloc)
-import nets
-nets.main()
-"""
-    )
-    (folder / "nets.py").write_text(
-        """
-import device
-import stowplan.chainer
-import chainer, numpy
-xp = device.cupy
-
-class Copy(chainer.FunctionNode):
-    def forward(self, inputs):
-        scratch = xp.empty(300)
-        return numpy.zeros(5, "f"),
-    def backward(self, indexes, gradients):
-        scratch = xp.empty(400)
-        return gradients
-
-class Net(chainer.Chain):
-    def __init__(self):
-        super().__init__()
-        with self.init_scope():
-            self.inner = Inner()
-    def forward(self, x):
-        return self.inner(x)
-
-class Inner(chainer.Link):
-    def forward(self, x):
-        scratch = xp.empty(200)
-        return Copy().apply((x,))[0]
-
-def main():
-    net = Net()
-    x = chainer.Variable(numpy.zeros(5, "f"))
-    for _ in range(50):
-        chainer.backward([net(x)], [chainer.Variable(numpy.ones(5, "f"))])
-"""
-    )
-    done = program("profile", "--stacks", "0", "net.py", folder=folder)
-    assert "stowplan: CuPy: the step that it repeats: 3 blocks" in done.stderr, done.stderr
-    profile = Profile.load(folder / "net.profile")
-    names = {
-        int(size): profile.sites[site].rpartition("/nets.py:")[2]
-        for size, site in zip(profile.size, profile.site, strict=True)
-    }
-    assert names == {
-        1600: "25 forward > /inner",
-        2400: "9 forward > /inner > Copy (forward)",
-        3200: "12 backward > /inner > Copy (backward)",
-    }
-    assert np.all(profile.end > profile.start)

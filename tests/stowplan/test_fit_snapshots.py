@@ -21,19 +21,6 @@ Program = Callable[[CachingAllocator, int], Iterator[None]]
 """Allocates what it has before its trace begins, yields, and runs a step of a batch size."""
 
 
-def inference(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """Three layers; weights are older."""
-    for _ in range(3):
-        pool.alloc(16 * MIB)
-    yield
-    x = pool.alloc(batch * MIB)
-    for _ in range(3):
-        y = pool.alloc(2 * batch * MIB)
-        pool.free(x)
-        x = y
-    pool.free(x)
-
-
 def training(pool: CachingAllocator, batch: int) -> Iterator[None]:
     """Activations and gradients; the optimizer makes its state in the step."""
     weights = [pool.alloc(4 * MIB) for _ in range(4)]
@@ -74,16 +61,6 @@ def attention(pool: CachingAllocator, batch: int) -> Iterator[None]:
         pool.free(address)
 
 
-def triangles(pool: CachingAllocator, batch: int) -> Iterator[None]:
-    """The cube of the number of residues."""
-    pool.alloc(MIB)
-    yield
-    pairs = pool.alloc(batch**2 * 128 * KIB)
-    triple = pool.alloc(batch**3 * 4 * KIB)
-    pool.free(triple)
-    pool.free(pairs)
-
-
 def loaded(pool: CachingAllocator, batch: int) -> Iterator[None]:
     """The loader has two batches there when the step begins, and drops the first in it."""
     weights, first, second = pool.alloc(30 * MIB), pool.alloc(3 * batch * MIB), pool.alloc(3 * batch * MIB)
@@ -122,7 +99,7 @@ def workspace(pool: CachingAllocator, batch: int) -> Iterator[None]:
         pool.free(pool.alloc(64 * KIB))
 
 
-PROGRAMS = [inference, training, whole_script, attention, triangles, loaded, two_streams, workspace]
+PROGRAMS = [training, whole_script, attention, loaded, two_streams, workspace]
 
 
 def snapshot(program: Program, batch: int, folder: Path) -> Path:

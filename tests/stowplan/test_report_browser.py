@@ -1,7 +1,6 @@
 """The report in a real browser: headless Chromium, driven through Selenium.
 
-Skips where there is no Chromium, no driver or no Selenium. Frames per second are measured and printed, not judged: they
-depend on what else the machine does, and the processor time per frame beside them does not.
+Skips where there is no Chromium, no driver or no Selenium.
 """
 
 from __future__ import annotations
@@ -51,26 +50,6 @@ const view = Bokeh.index.find_one(figure);
 const box = view.canvas_view.el.getBoundingClientRect();
 return [box.x + view.frame.x_scale.compute(arguments[1]), box.y + view.frame.y_scale.compute(arguments[2])];
 """  # where on the page a tick and an address of a map are
-PAN = """
-const done = arguments[0];
-const x = Bokeh.documents[0].get_model_by_name("clock");
-const span = x.bounds[1];
-const width = 0.3 * span;
-x.setv({ start: 0, end: width });
-setTimeout(() => {
-  let [frames, at, step] = [0, 0, width / 60];
-  const start = performance.now();
-  const frame = () => {
-    frames += 1;
-    if (at + step < 0 || at + step + width > span) step = -step;
-    at += step;
-    x.setv({ start: at, end: at + width });
-    if (performance.now() - start < 2000) requestAnimationFrame(frame);
-    else done([frames, performance.now() - start]);
-  };
-  requestAnimationFrame(frame);
-}, 500);
-"""
 RANGE = "const x = Bokeh.documents[0].get_model_by_name('clock'); return [x.start, x.end];"
 
 
@@ -223,26 +202,3 @@ def test_light_and_dark(page: Any) -> None:
     assert theme() == "light"
     assert paper() != dark
     prefer("light")
-
-
-@pytest.mark.slow  # it draws on the processor
-def test_100000_blocks_pan(driver: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_report(tmp_path / "large.html", step(100_000), title="100,000 blocks", solver="best_fit")
-    opened(driver, tmp_path / "large.html")
-    assert driver.execute_script("return Bokeh.documents[0].get_model_by_name('plan_image').visible")
-    driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def seconds() -> float:
-        metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
-
-    before = seconds()
-    frames, milliseconds = driver.execute_async_script(PAN)
-    spent = seconds() - before
-    with capsys.disabled():
-        size = (tmp_path / "large.html").stat().st_size / 1e6
-        print(
-            f"\nreport of 100,000 blocks: {size:.1f} MB; panning: {1000 * frames / milliseconds:.0f} frames a second, "
-            f"{1000 * spent / frames:.0f} ms of processor time a frame"
-        )
-    assert frames > 0

@@ -84,40 +84,6 @@ def test_many_arrays_in_flight_come_back_bit_by_bit(made: list[tuple[Any, str]],
         assert swap._ranges.free == [(0, swap.bytes_reserved)]
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.randoms())
-def test_ranges_never_overlap_and_join_again(sizes: list[int], order: Any) -> None:
-    ranges = swap_transfers.Ranges()
-    taken: list[tuple[int, int]] = []
-    for size in sizes:
-        start = ranges.take(size)
-        if start is None:
-            begin = ranges.start_of_growth()
-            ranges.grow(begin + size)
-            start = ranges.take(size)
-            assert start == begin
-        assert start is not None
-        assert all(start + size <= a or b <= start for a, b in taken)
-        taken.append((start, start + size))
-        if order.random() < 0.5:
-            ranges.give(*taken.pop(order.randrange(len(taken))))
-        assert sum(b - a for a, b in ranges.free + taken) == ranges.end
-        assert all(a[1] < b[0] for a, b in zip(ranges.free, ranges.free[1:], strict=False))
-    for start, stop in taken:
-        ranges.give(start, stop)
-    assert ranges.free == [(0, ranges.end)]
-
-
-def test_counts_what_was_moved(swap: SwapFile) -> None:
-    ticket = swap.evict(pattern(5000))
-    ticket.wait_evicted()
-    ticket.wait_evicted()
-    fetch(ticket, pattern(5000))
-    fetch(ticket, pattern(5000))
-    counts = swap.counts
-    assert (counts.evicted, counts.fetched, counts.bytes_out, counts.bytes_in) == (1, 2, 5000, 10_000)
-    assert counts.seconds_waited >= 0
-
-
 def test_an_error_keeps_no_memory(swap: SwapFile, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = swap.evict(pattern(10_000))
     ticket.wait_evicted()

@@ -306,6 +306,29 @@ def a_rule_is_changed_late(p: Program) -> None:
         rule.update_core = lambda param: p.say(param.grad)
 
 
+@by_call(optimizer=optimizers.Adam)
+def rules_are_shared(p: Program) -> None:
+    for layer in p.model.layers:
+        layer.W.update_rule = p.model.layers[0].W.update_rule
+
+
+@by_call()
+def states_are_shared_late(p: Program) -> None:
+    for layer in p.model.layers if p.k == 6 else ():
+        layer.W.update_rule.state["v"] = p.model.layers[0].W.update_rule.state["v"]
+
+
+class _Decays(chainer.optimizer.Hyperparameter):  # type: ignore[misc]
+    lr = property(lambda self: vars(self).update(read=self.read + 1) or 0.1 / self.read, lambda *_: None)
+
+
+@by_call()
+def a_hyperparameter_class_of_its_own(p: Program) -> None:
+    for param in p.params() if p.k == 0 else ():
+        param.update_rule.hyperparam = rates = p.kept.setdefault("rates", _Decays())
+        rates.read, rates.momentum = 1, 0.9
+
+
 class _Mine(chainer.Parameter):  # type: ignore[misc]
     def update(self) -> None:
         self.grad *= np.float32(0.5)
@@ -324,7 +347,7 @@ class _Hook(chainer.FunctionHook):  # type: ignore[misc]
         self.program = program
 
     def backward_postprocess(self, function: Any, in_data: Any, out_grad: Any) -> None:
-        self.program.say(self.program.model.last.b)
+        self.program.say(self.program.model.last.b, *(array is None or array for array in in_data))
 
 
 @whole()
@@ -453,6 +476,28 @@ def a_function_reads_a_weight(p: Program, y: Any) -> Any:
     h = F.tanh(p.model.last(p.model.features(p.x)))
     hidden = F.linear(h, p.model.last.W.array.T.copy())
     return F.softmax_cross_entropy(_Reads(p.model.last).apply((hidden,))[0] + y, p.t)
+
+
+@inside()
+def a_weight_is_replaced(p: Program, y: Any) -> None:
+    p.model.layers[1].W.array = p.model.layers[1].W.array * np.float32(0.9)
+
+
+class _Peeks(chainer.FunctionNode):  # type: ignore[misc]
+    """Reads in its backward step what others retain: its input's array, and its output's."""
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0] * np.float32(2),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        x, y = self.inputs[0].data, self.outputs[0]().data
+        return (gradients[0] if x is None else gradients[0] * (x + y),)
+
+
+@inside()
+def a_function_reads_what_others_retain(p: Program, y: Any) -> Any:
+    h = y + 1
+    return F.softmax_cross_entropy(h * _Peeks().apply((h,))[0], p.t)
 
 
 @inside()

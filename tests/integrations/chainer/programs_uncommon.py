@@ -9,12 +9,12 @@ import chainer
 import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 import numpy as np
-from chainer import optimizer_hooks, optimizers
+from chainer import function_hooks, link_hooks, optimizer_hooks, optimizers
 from chainer.training import StandardUpdater, Trainer, extensions
 
 from stowplan.chainer import Updater
 
-from .programs import BATCH, CLASSES, KINDS, LATE, UNITS, Kind, Net, Program, whole
+from .programs import BATCH, CLASSES, KINDS, LATE, UNITS, Kind, Net, Program, after_call, inside, whole
 from .programs_by_call import GONE
 
 # --- errors that the program catches ----------------------------------------------------------------------------------
@@ -504,3 +504,169 @@ def exchanges_the_optimizer_late(run: Any, p: Program) -> None:
 @trainer()
 def fails_on_numbers(run: Any, p: Program) -> None:
     run.extend(extensions.FailOnNonNumber(), trigger=(1, "iteration"))
+
+
+@trainer(
+    prepare=lambda p: [
+        p.optimizer.add_hook(hook)
+        for hook in (optimizer_hooks.Lasso(1e-4), optimizer_hooks.GradientHardClipping(-1e-3, 1e-3))
+    ]
+)
+def has_hooks_of_parameters(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(prepare=lambda p: p.optimizer.add_hook(optimizer_hooks.GradientLARS()))
+def scales_by_norms(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(prepare=lambda p: p.optimizer.loss_scaling(interval=2))
+def scales_the_loss_as_it_can(run: Any, p: Program) -> None:
+    pass
+
+
+@trainer(optimizer=lambda: optimizers.AdamW(weight_decay_rate=0.01))
+def shifts_all_of_adam(run: Any, p: Program) -> None:
+    for one in (
+        extensions.ExponentialShift("alpha", 0.9),
+        extensions.LinearShift("beta1", (0.9, 0.8), (1, 5)),
+        extensions.WarmupShift("eta", 0.1, 4, 1.0),
+        extensions.StepShift("weight_decay_rate", 0.5, 2, 0.01),
+    ):
+        run.extend(one, trigger=(1, "iteration"))
+
+
+@trainer()
+def draws_the_graph_and_the_weights(run: Any, p: Program) -> None:
+    run.extend(extensions.DumpGraph("main/loss"))
+    run.extend(
+        extensions.VariableStatisticsPlot(p.model.predictor.last, report_data=True), trigger=(4, "iteration")
+    )
+
+
+# --- how a training begins --------------------------------------------------------------------------------------------
+
+
+@whole(options={"watch": False})
+def the_first_step_is_not_watched(p: Program) -> None:
+    p.optimizer.update(p.loss)
+
+
+@whole(options={"early_updates": True})
+def nothing_stands_between_as_was_promised(p: Program) -> None:
+    p.backward()
+    p.optimizer.update()
+
+
+@whole(optimizer=optimizers.Adam, prepare=lambda p: [p.optimizer.update(p.loss) for _ in range(3)])
+def a_training_is_gone_on_with(p: Program) -> None:
+    p.optimizer.update(p.loss)
+
+
+def _noisy(p: Program) -> None:
+    p.kept["noisy"] = F.dropout(chainer.Variable(p.x))
+
+
+@whole(prepare=_noisy, after=_noisy)
+def passes_over_a_graph_from_outside_of_the_step(p: Program) -> None:
+    p.model.cleargrads()
+    for _ in range(1 + (p.k == LATE)):
+        F.sum(F.tanh(p.model.first(p.kept["noisy"]))).backward()
+    p.optimizer.update()
+
+
+def _half() -> Any:
+    with chainer.using_config("dtype", chainer.mixed16):
+        return Net()
+
+
+@whole(model=_half, prepare=lambda p: (p.optimizer.use_fp32_update(), p.optimizer.loss_scaling(scale=8)))
+def half_precision(p: Program) -> None:
+    with chainer.using_config("dtype", chainer.mixed16):
+        p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(p.x.astype(np.float16)), p.t))
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+@whole()
+def graphs_first_then_their_passes(p: Program) -> None:
+    """The second pass reads activations of the parameters of before."""
+    losses = [F.softmax_cross_entropy(p.model(p.x[n::2].copy()), p.t[n::2].copy()) for n in (0, 1)]
+    for loss in losses:
+        p.model.cleargrads()
+        loss.backward()
+        p.optimizer.update()
+
+
+@whole(prepare=_two, optimizers=_both)
+def a_critic_with_a_gradient_penalty(p: Program) -> None:
+    fake = p.model.layers[0](p.x)
+    between = chainer.Variable(np.float32(0.3) * p.x + np.float32(0.7) * fake.array)
+    (slope,) = chainer.grad([F.tanh(p.more[0].first(between))], [between], enable_double_backprop=True)
+    p.more[0].cleargrads()
+    (F.average(p.more[0](fake.array)) - F.average(p.more[0](p.x)) + F.average(slope**2)).backward()
+    p.more[1].update()
+    p.model.cleargrads()
+    (-F.average(p.more[0](fake))).backward()
+    p.optimizer.update()
+
+
+@inside()
+def a_part_is_cut_off(p: Program, y: Any) -> Any:
+    h = F.tanh(p.model.first(p.x))
+    h.unchain_backward()
+    return F.softmax_cross_entropy(y, p.t) + F.sum(p.model.layers[0](h) ** 2) * np.float32(1e-3)
+
+
+def _gated(p: Program, y: Any, cut: bool) -> Any:
+    z = F.sigmoid(y)
+    h = y * z
+    if cut:
+        z.unchain()
+    return F.softmax_cross_entropy(h, p.t)
+
+
+@inside()
+def a_gate_is_cut_off(p: Program, y: Any) -> Any:
+    return _gated(p, y, cut=True)
+
+
+@inside()
+def a_gate_is_cut_off_late(p: Program, y: Any) -> Any:
+    return _gated(p, y, cut=p.late)
+
+
+@inside()
+def arrays_from_outside_are_read_in_the_forward_pass_alone(p: Program, y: Any) -> Any:
+    h = p.model.features(p.x)
+    for _ in range(3):
+        h = F.sigmoid(F.where(np.random.random(h.shape) < 0.5, h, np.full(h.shape, -1, np.float32)))
+    return F.softmax_cross_entropy(y, p.t) + F.sum(h) * np.float32(1e-3)
+
+
+# --- hooks, states ----------------------------------------------------------------------------------------------------
+
+
+@whole()
+def hooks_that_measure_time(p: Program) -> None:
+    with function_hooks.TimerHook() as functions, link_hooks.TimerHook() as links:
+        p.optimizer.update(p.loss)
+    p.say(*(len(name) for name in functions.summary()), len(links.call_history))
+
+
+@whole(prepare=lambda p: [one.add_hook(link_hooks.WeightStandardization()) for one in p.model.layers])
+def weight_standardization(p: Program) -> None:
+    p.optimizer.update(p.loss)
+
+
+@after_call()
+def the_optimizer_s_state_is_written(p: Program) -> None:
+    for param in p.params():
+        param.update_rule.state["v"] *= np.float32(0.5)
+
+
+@after_call()
+def the_optimizer_s_state_is_held_and_written(p: Program) -> None:
+    p.kept.setdefault("state", p.model.last.W.update_rule.state)["v"] *= np.float32(0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import FunctionType
 from typing import Any
 
 import chainer
@@ -15,10 +16,16 @@ from chainer import Variable
 from stowplan.chainer import Scheduler, sparing
 
 from . import function_calls
-from .test_idempotence import NEEDS_SCIPY
 
 STEPS = 2
 NOT_DIFFERENTIABLE = {"accuracy", "argmax", "argmin"}
+WITHOUT_NODE = {"ceil", "fix", "floor", "sign"}
+"""Functions without a gradient, which put nothing into the graph."""
+NEEDS_SCIPY = {
+    *("digamma", "erfcinv", "erfcx", "erfinv", "lgamma", "log_ndtr", "ndtr", "ndtri", "polygamma", "zeta"),
+    *("det", "inv", "cholesky", "batch_det", "batch_inv", "sparse_matmul"),
+}
+"""Functions that want SciPy on the host, or may."""
 
 
 class Scaled(chainer.Chain):  # type: ignore[misc]
@@ -83,3 +90,14 @@ def test_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert trained(name, {"budget": "1 MiB"}, monkeypatch) == expected
     finally:
         np.random.set_state(state)
+
+
+def test_every_function_is_called() -> None:
+    known = {
+        name
+        for name, value in vars(F).items()
+        if isinstance(value, FunctionType) and not name.startswith("_")
+    }
+    assert known == set(function_calls.CALLS) | WITHOUT_NODE
+    for name in WITHOUT_NODE:
+        assert getattr(F, name)(function_calls.x(5, 6)).creator_node is None

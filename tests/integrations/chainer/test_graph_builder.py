@@ -5,51 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stowplan.chainer.graph_builder import LEFT, Call, GraphBuilder
+from stowplan.chainer.graph_builder import Call, GraphBuilder
 from stowplan.scheduling import Phase
 
 
 def call(label: str) -> Call:
     return Call(label, Phase.FORWARD, ("forward", 0))
-
-
-def test_rows_storages_and_workspaces() -> None:
-    builder = GraphBuilder()
-    builder.begin(Call("before", Phase.FORWARD, LEFT))  # nothing is left: no row
-    batch, made = np.zeros(1000, np.uint8), np.zeros(300, np.uint8)
-    first = call("first")
-    x = builder.add(batch, "x")
-    first.outside.append(x)
-    y = builder.write(first, made, "y")
-    view = builder.write(first, made[100:], "view")
-    number = builder.begin(first, [x, x])
-    second = call("second")
-    second.after.append(number)
-    builder.begin(second, [view])
-    assert builder.storage_of(made.view(np.recarray)) == y
-    graph, rows = builder.build([0, 350, 20])
-    assert [row.label for row in rows] == ["for first", "first", "second"]
-    assert graph.reads.rows() == [[], [x], [view]]
-    assert graph.writes.rows() == [[x], [y, view], []]
-    assert graph.after.rows() == [[], [], [1]]
-    assert graph.size.tolist() == [1000, 300, 0]
-    assert graph.storage.tolist() == [x, y, y]
-    assert graph.workspace.tolist() == [0, 50, 20]
-
-
-def test_a_value_is_held_until_its_array_goes() -> None:
-    builder = GraphBuilder()
-    arrays = [np.zeros(8) for _ in range(3)]
-    one = call("one")
-    values = [builder.write(one, array, str(i)) for i, array in enumerate(arrays)]
-    builder.begin(one)
-    for array, value in zip(arrays[:2], values[:2], strict=True):
-        builder.watch(array, value)
-    builder.begin(call("two"))
-    del arrays[0], array
-    builder.begin(call("three"))
-    graph, _ = builder.build([0, 0, 0])
-    assert graph.held.tolist() == [1, 2, -1]
 
 
 @pytest.mark.parametrize("terms", [2, 3])

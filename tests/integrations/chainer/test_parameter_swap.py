@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,6 +21,8 @@ from stowplan.chainer import Scheduler, parameter_swap, scheduler
 from stowplan.errors import ScheduleError, StowplanError
 from stowplan.swapping import SwapFile
 
+from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from .test_programs import Run, held
 from .test_random_networks import RandomNetwork
 from .training_runs import HOOKS, Everything, RandomScheduler, SparingScheduler, alike, batches, fingerprint
 
@@ -43,8 +43,14 @@ WAYS: dict[str, Callable[[Any], Scheduler]] = {
 }
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "hook"),
+    [
+        pytest.param(way, hook, marks=() if (i - j) % 5 < 2 else pytest.mark.slow)
+        for i, way in enumerate(WAYS)
+        for j, hook in enumerate(HOOKS)
+    ],
+)
 def test_hooks(way: str, hook: str) -> None:
     if way == "lean from the first step" and hook == "noise":
         pytest.skip("gradients are read")
@@ -59,7 +65,7 @@ def test_optimizers(optimizer: str, loop: str) -> None:
     alike(WAYS["lean"], WAYS["recomputed"], optimizer=optimizer, loop=loop)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [n if n < 5 else pytest.param(n, marks=pytest.mark.slow) for n in range(10)])
 def test_random_networks(seed: int) -> None:
     optimizer, way = ("Adam", "MomentumSGD")[seed % 2], [*WAYS][seed % len(WAYS)]
     alike(WAYS[way], optimizer=optimizer, network=lambda: RandomNetwork(seed))
@@ -67,134 +73,53 @@ def test_random_networks(seed: int) -> None:
 
 # --- programs that look at parameters ---------------------------------------------------------------------------------
 
-
-class Program:
-    """A training whose steps are followed by something else."""
-
-    def __init__(self, after: Callable[[Program], None], options: dict[str, Any] | None) -> None:
-        np.random.seed(0)
-        self.net, self.after = Everything(), after
-        self.optimizer = chainer.optimizers.MomentumSGD(0.01).setup(self.net)
-        self.scheduler = None if options is None else Scheduler(self.optimizer, **options)
-        self.seen: list[float] = []
-        self.held: Any = None
-        self.folder = Path()
-
-    def run(self, steps: int = 7) -> tuple[str, list[float]]:
-        for x, t in batches(steps):
-            self.batch = x, t
-            if self.scheduler is None:
-                self.optimizer.update(self.net, x, t)
-            else:
-                with self.scheduler.step():
-                    self.optimizer.update(self.net, x, t)
-                self.scheduler.wait()
-            self.after(self)
-        return fingerprint(self.net, self.optimizer), self.seen
-
-
-def read(program: Program) -> None:
-    program.seen += [float((p.array**2).sum()) for p in program.net.params()]
-
-
-def write_in_place(program: Program) -> None:
-    for param in program.net.params():
-        np.clip(param.array, -0.05, 0.05, out=param.array)
-
-
-def replace(program: Program) -> None:
-    program.net.fc.W.array = program.net.fc.W.array * np.float32(0.99)
-    program.net.c2.b.copydata(program.net.c1.b)
-
-
-def hold_an_array(program: Program) -> None:
-    if program.held is None:
-        program.held = program.net.fc.W.array, program.net.c1.W.array[2:]
-    whole, part = program.held
-    whole *= np.float32(0.99)
-    part += np.float32(0.001)
-
-
-def write_state(program: Program) -> None:
-    for param in program.net.params():
-        for name in param.update_rule.state:
-            param.update_rule.state[name] *= np.float32(0.5)
-
-
-def hold_a_state(program: Program) -> None:
-    if program.held is None:
-        program.held = program.net.fc.W.update_rule.state
-    program.held["v"] *= np.float32(0.5)
-
-
-def evaluate(program: Program) -> None:
-    with chainer.using_config("train", False), chainer.no_backprop_mode():
-        program.seen.append(float(program.net(*program.batch).array))
-
-
-def save_and_load(program: Program) -> None:
-    path = program.folder / "snapshot.npz"
-    chainer.serializers.save_npz(path, program.optimizer)
-    chainer.serializers.save_npz(path.with_name("net.npz"), program.net)
-    for param in program.net.params():
-        param.array[...] = 0
-    chainer.serializers.load_npz(path, program.optimizer)
-    chainer.serializers.load_npz(path.with_name("net.npz"), program.net)
-
-
-def copies(program: Program) -> None:
-    other = copy.deepcopy(program.net)
-    other.fc.W.array *= 2
-    again = pickle.loads(pickle.dumps(program.net.fc.W))
-    rule = pickle.loads(pickle.dumps(program.net.fc.W.update_rule.state))
-    assert type(rule) is dict
-    assert np.array_equal(again.array, program.net.fc.W.array)
-    assert np.array_equal(copy.copy(program.net.fc.W).array, again.array)
-
-
-def share(program: Program) -> None:
-    if program.held is None:
-        program.held = program.net.fc.copy(mode="share")
-    program.held.W.array[0] += np.float32(0.01)
-
-
-def two_parameters_of_one_array(program: Program) -> None:
-    if program.held is None:
-        program.held = chainer.Parameter(program.net.fc.W.array)
-    program.held.array[0] += np.float32(0.01)
-
-
 PROGRAMS = (
-    read,
-    write_in_place,
-    replace,
-    hold_an_array,
-    write_state,
-    hold_a_state,
-    evaluate,
-    save_and_load,
-    copies,
-    share,
-    two_parameters_of_one_array,
+    *(
+        "by hand: decays_weights",
+        "by hand: replaces_arrays_late",
+        "by hand: loads_late",
+        "by hand: looks_ahead",
+    ),
+    *("by call: evaluates", "by call: loads_an_older_state_late", "by call: parameters_become_views_late"),
+    *(
+        "inside: a_weight_is_written",
+        "whole: two_models",
+        "whole: a_loss_function_fails",
+        "after: the_best_is_kept",
+    ),
+    *("after: weights_are_clamped", "after: weights_are_averaged", "after: the_model_is_pickled"),
+    *("after: the_optimizer_s_state_is_written", "after: the_optimizer_s_state_is_held_and_written"),
 )
-OPTIONS: dict[str, dict[str, Any]] = {"lean": {}, "budget": {"budget": "120 KiB", "watch": False}}
+"""Kinds of programs.py."""
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("after", PROGRAMS, ids=lambda f: f.__name__)
-def test_programs_that_look_at_parameters(
-    after: Callable[[Program], None], options: str, tmp_path: Path
-) -> None:
-    found = []
-    for way in (None, {**OPTIONS[options], "swap_parameters": True}):
-        program = Program(after, way)
-        program.folder = tmp_path
-        found.append(program.run())
-    assert found[0] == found[1]
-    assert program.scheduler.stats.swapped_parameters > 50
-    held = after in (hold_an_array, two_parameters_of_one_array)
-    reason = program.scheduler.stats.keeps_parameters
-    assert reason is None if not held else reason is not None and "refers to" in reason
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_that_look_at_parameters(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = Run(name, None)
+    for options in ({}, {"budget": "70%"}):
+        run = held(name, {**options, "swap_parameters": True}, plain)
+        assert run.error is not None or run.scheduler.stats.swapped_parameters > 0
+
+
+def test_an_array_that_the_program_holds_stays() -> None:
+    def trained(swap: bool) -> tuple[str, Any]:
+        np.random.seed(0)
+        net = Everything()
+        optimizer = chainer.optimizers.MomentumSGD(0.01).setup(net)
+        runs = Scheduler(optimizer, swap_parameters=True) if swap else None
+        held: list[Any] = []
+        for x, t in batches(6):
+            with runs.step() if runs else nullcontext():
+                optimizer.update(net, x, t)
+            held = held or [net.fc.W.array, net.c1.W.array[2:], chainer.Parameter(net.c2.W.array).array]
+            for array in held:
+                array *= np.float32(0.99)
+        return fingerprint(net, optimizer), runs
+
+    found, runs = trained(swap=True)
+    assert found == trained(swap=False)[0]
+    assert "refers to" in str(runs.stats.keeps_parameters)
 
 
 class Reading(Everything):
@@ -231,40 +156,6 @@ class Writing(chainer.FunctionNode):  # type: ignore[misc]
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_that_reads_or_writes_parameters_as_it_runs(way: str, network: type[Everything]) -> None:
     alike(WAYS[way], network=network)
-
-
-class Failing(Everything):
-    """Raises in every third step: in the forward pass, or by the loss in the backward one."""
-
-    calls = 0
-
-    def forward(self, x: Any, t: Any) -> Any:
-        self.calls += 1
-        loss = super().forward(x, t)
-        if self.calls % 3 == 2:
-            raise KeyboardInterrupt
-        return loss
-
-
-def test_steps_that_fail() -> None:
-    def run(swap: bool) -> str:
-        np.random.seed(0)
-        net = Failing()
-        optimizer = chainer.optimizers.Adam().setup(net)
-        runs = Scheduler(optimizer, swap_parameters=True, budget="120 KiB", watch=False) if swap else None
-        for x, t in batches(9):
-            try:
-                if runs is None:
-                    optimizer.update(net, x, t)
-                else:
-                    with runs.step():
-                        optimizer.update(net, x, t)
-                    runs.wait()
-            except KeyboardInterrupt:
-                pass
-        return fingerprint(net, optimizer)
-
-    assert run(True) == run(False)
 
 
 def test_two_optimizers_and_a_step_that_is_left_out() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any
 
@@ -45,12 +45,6 @@ def test_without_room_for_the_swap_the_rest_of_the_schedule_runs(monkeypatch: py
     assert scheduler.stats.recomputed > 0
 
 
-@pytest.mark.parametrize("loop", ["update", "own", "clip"])
-def test_loops_of_ones_own(loop: str) -> None:
-    reason = alike(Scheduler, loop=loop).stats.keeps_gradients
-    assert reason is None if loop == "update" else "the program stands between them" in reason
-
-
 def live_peak(step: Callable[[], object], steps: int = 3) -> int:
     recorder = NumpyRecorder(small=1033)
     with recorder:
@@ -76,20 +70,6 @@ def lean_peak(network: Callable[[], Any], data: tuple[Any, Any]) -> int:
 
     step()
     return live_peak(step)
-
-
-@pytest.mark.parametrize("loop", ["update", "own"])
-@pytest.mark.parametrize("optimizer", ["Adam", "MomentumSGD"])
-def test_a_first_step_that_is_lean_changes_no_bit(loop: str, optimizer: str) -> None:
-    for budget in (None, 1 << 50):
-        scheduler = alike(
-            lambda opt, budget=budget: Scheduler(opt, budget=budget, watch=False),
-            loop=loop,
-            optimizer=optimizer,
-        )
-        assert scheduler.stats.watched == 0
-        assert scheduler.stats.lean > 0
-        assert scheduler.stats.retained_bytes > 0
 
 
 @pytest.fixture(name="traced")
@@ -221,24 +201,6 @@ def test_a_sum_is_formed_in_an_array_that_nothing_else_shares() -> None:
     for shared in (lambda: whole, lambda: whole.reshape(4, 4), lambda: np.zeros((5, 4), np.float32)[1:]):
         assert not in_place(shared)
     assert (whole == 0).all()
-
-
-def test_function_hooks_see_the_sums_that_chainer_makes() -> None:
-    def sums(hooks: list[chainer.FunctionHook]) -> Any:
-        shared = np.array([1.5, -0.0, np.nan, 3e38], np.float32)
-        terms = [chainer.Variable(shared), chainer.Variable(shared[::-1].copy())]
-        with ExitStack() as stack:
-            stack.enter_context(chainer.no_backprop_mode())
-            for hook in hooks:
-                stack.enter_context(hook)
-            gradients.sum_gradients(terms)
-        [total] = terms
-        assert total.creator is None
-        return total.array
-
-    timer = chainer.function_hooks.TimerHook()
-    assert sums([]).tobytes() == sums([timer]).tobytes()
-    assert [name for name, _ in timer.call_history] == ["Add"]
 
 
 def test_a_budget_is_kept_in_the_pool_s_arena_and_changes_no_bit() -> None:

@@ -13,7 +13,7 @@ from chainer import optimizer_hooks as hooks
 from chainer import optimizers
 
 from stowplan.chainer import updates
-from stowplan.chainer.updates import ELEMENTWISE, call_hook_in_pieces, update_in_pieces
+from stowplan.chainer.updates import call_hook_in_pieces, update_in_pieces
 
 from ...running import traced
 
@@ -145,19 +145,6 @@ def test_same_bits_with_hooks_and_in_column_order(order: str, hook: Any) -> None
         )
 
 
-def test_hooks_of_a_rule_are_called_once_with_whole_parameters() -> None:
-    seen = []
-
-    def prepare(rule: Any) -> None:
-        rule.add_hook(lambda rule, param: seen.append(("pre", param.shape)), "before", "pre")
-        rule.add_hook(lambda rule, param: seen.append(("post", param.shape)), "after", "post")
-        rule.add_hook(hooks.WeightDecay(0.1))
-
-    cut = run(update_in_pieces, optimizers.MomentumSGD, (40,), prepare=prepare)
-    assert seen == [("pre", (40,)), ("post", (40,))] * 4
-    same_bits(cut, run(lambda p: p.update(), optimizers.MomentumSGD, (40,), prepare=prepare))
-
-
 def counted(
     make: Callable[[], Any], prepare: Callable[[Any], None] = lambda rule: None, **shape: Any
 ) -> list[int]:
@@ -183,18 +170,6 @@ def test_known_rules_are_cut_and_others_are_not(name: str) -> None:
     assert counted(MAKERS[name]) == ([40] if name in WHOLE else [16, 16, 8]) * 4
 
 
-def test_a_rule_of_the_users_runs_whole() -> None:
-    class Mine(optimizers.sgd.SGDRule):  # type: ignore[misc]
-        pass
-
-    class Optimizer(optimizers.SGD):  # type: ignore[misc]
-        def create_update_rule(self) -> Any:
-            return Mine(self.hyperparam)
-
-    assert Mine not in ELEMENTWISE
-    assert counted(Optimizer) == [40] * 4
-
-
 def test_a_rule_with_an_array_for_a_learning_rate_runs_whole() -> None:
     def prepare(rule: Any) -> None:
         rule.hyperparam.lr = np.linspace(0, 1, 40, dtype=np.float32)
@@ -209,26 +184,6 @@ def test_arrays_that_are_not_contiguous_run_whole() -> None:
     param.grad = np.ones(40, np.float32)
     update_in_pieces(param)
     assert (param.array == np.float32(-0.01)).all()
-
-
-def test_switched_off_and_without_a_rule_nothing_happens() -> None:
-    param = parameter(optimizers.SGD(), (40,), np.float32)
-    before = param.array.copy()
-    param.grad = np.ones(40, np.float32)
-    param.update_rule.enabled = False
-    update_in_pieces(param)
-    assert param.update_rule.t == 0
-    param.update_rule = None
-    update_in_pieces(param)
-    assert (param.array == before).all()
-
-
-def test_a_parameter_without_gradient_is_left() -> None:
-    param = parameter(optimizers.Adam(), (40,), np.float32)
-    before = param.array.copy()
-    update_in_pieces(param)
-    assert param.update_rule.t == 1
-    assert (param.array == before).all()
 
 
 def test_the_state_is_whole_again_after_an_error() -> None:

@@ -47,21 +47,6 @@ def test_progress_tells_every_improvement():
     assert peaks[-1] == peak_of(problem, offsets)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_progress_stops_it(threads):
-    assert not searched(
-        data("minimalloc/K.1048576.csv"), threads=threads, report=lambda peak: False
-    ).interrupted
-
-
-def test_what_progress_raises_comes_back():
-    def fail(peak: int) -> bool:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        searched(data("minimalloc/A.1048576.csv"), report=fail)
-
-
 def test_the_optimum_of_g_1():
     problem = data("idealloc/G_1.csv")
     assert pack(problem, "search").peak == lower_bound(problem)

@@ -109,35 +109,6 @@ def test_gradients_are_those_of_the_network_kept_whole(dtype: Any, both: bool) -
     close(reverse, whole, dtype)
 
 
-def test_only_the_first_output_is_used() -> None:
-    def run(function: Callable[..., Any]) -> Any:
-        net = stack(3, np.float64, lambda dtype: Layer(dtype, dropout=0))
-        xs = inputs()
-        F.sum(function(net, *xs)[0] ** 2).backward()
-        return [x.grad for x in xs], {name: param.grad for name, param in net.namedparams()}, 0
-
-    reverse, whole = run(lambda net, *xs: net(*xs)), run(plain)
-    last = [name for name, grad in whole[1].items() if grad is None]
-    assert last == [name for name, grad in reverse[1].items() if grad is None] != []
-    for result in (reverse, whole):
-        for name in last:
-            del result[1][name]
-    close(reverse, whole, np.float64)
-
-
-def test_gradients_accumulate_as_chainers() -> None:
-    net = stack(3, make=lambda dtype: Layer(dtype, dropout=0, normal=False))
-    once = gradients(lambda net, *xs: net(*xs), net, np.float64)[1]
-    once = {name: grad.copy() for name, grad in once.items()}
-    twice = gradients(lambda net, *xs: net(*xs), net, np.float64)[1]
-    for name, grad in twice.items():
-        np.testing.assert_allclose(grad, 2 * once[name], rtol=1e-9)
-    net.cleargrads()
-    assert all(param.grad is None for param in net.params())
-    for name, grad in gradients(lambda net, *xs: net(*xs), net, np.float64)[1].items():
-        np.testing.assert_allclose(grad, once[name], rtol=1e-9)
-
-
 def test_parameters_shared_by_blocks_and_within_a_block() -> None:
     def shared(dtype: Any) -> Any:
         np.random.seed(0)
@@ -196,20 +167,6 @@ def test_backward_runs_in_the_configuration_of_forward() -> None:
         F.sum(y1 * y2).backward()
     for a, b in zip(xs, expected, strict=True):
         np.testing.assert_allclose(a.grad, b.grad, rtol=1e-9)
-
-
-def test_parameters_of_unknown_shape_are_known_after_one_call() -> None:
-    net = ReversibleSequence(Reversible(L.Linear(None, WIDTH), L.Linear(None, WIDTH)))
-    for _ in range(2):
-        net.cleargrads()
-        y1, y2 = net(*inputs(np.float32))
-        F.sum(y1 * y2).backward()
-        first = [param.grad for param in net.params()]
-        y1, y2 = plain(net, *inputs(np.float32))
-        net.cleargrads()
-        F.sum(y1 * y2).backward()
-        for a, param in zip(first, net.params(), strict=True):
-            np.testing.assert_allclose(a, param.grad, rtol=1e-4, atol=1e-5)
 
 
 # --- any number of resolutions --------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from stowplan.profiler import ESCAPED
 from ...allocator.cupy_host import HostUpstream, cupy
 
 from stowplan import CupyRecorder  # isort: skip (needs CuPy, and cupy_host skips where there is none)
-from ...children import printed
 from ...running import in_threads
 
 
@@ -180,31 +179,3 @@ def test_it_is_entered_again_and_beside_another_but_not_twice(recorder: CupyReco
     with recorder:
         pass
     assert not cupy.cuda.memory_hook.get_memory_hooks()
-
-
-def test_it_is_a_memory_hook_and_cupy_waits_for_its_first_use() -> None:
-    assert issubclass(CupyRecorder, cupy.cuda.MemoryHook)
-    program = """
-import sys
-import stowplan, stowplan.profiler, stowplan.allocator
-assert "cupy" not in sys.modules
-assert stowplan.CupyRecorder is stowplan.profiler.CupyRecorder
-assert "cupy" in sys.modules
-"""
-    printed("-c", program)
-
-
-def test_without_cupy_the_error_says_how_to_get_it() -> None:
-    program = """
-import sys
-sys.modules["cupy"] = None
-import stowplan
-from stowplan.errors import MissingDependencyError
-try:
-    stowplan.CupyRecorder
-except MissingDependencyError as error:
-    assert "pip install 'stowplan[cupy]'" in str(error), error
-else:
-    raise AssertionError
-"""
-    printed("-c", program)

@@ -1,5 +1,5 @@
 # What a signal's handler has raised where nothing can be raised: in a finalizer, or in what the core asks of Python.
-# Included by _core.pyx.
+# Included by _recorder.pyx, and by the allocator's _core.pyx.
 
 cdef extern from "Python.h":
     int Py_AddPendingCall(int (*function)(void*) except -1, void* argument)
