@@ -88,6 +88,8 @@ std::size_t HostArena::set_resident(Pages pages, bool resident) {
 
 std::size_t HostArena::give_back(Pages pages) {
   if (resident(pages) == 0) return 0;
+  // A huge page that goes in part is there before: else it would come as a whole when what stays is first used.
+  for (const Page page : {pages.begin, pages.end - 1}) *static_cast<volatile char*>(address_of(page)) = 0;
   // It fails for locked memory, which keeps its bytes.
   if (madvise(address_of(pages.begin), pages.size() * kPage, MADV_DONTNEED) != 0) return 0;
   return set_resident(pages, false);
