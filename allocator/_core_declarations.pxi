@@ -199,7 +199,6 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     cbool host_retire(HostMemory&) except +
     cbool host_reserve(HostMemory&, uint16_t, int64_t) except +
     void host_trim(HostMemory&)
-    void host_drop_idle_pages(HostMemory&)
     void host_limit(HostMemory&, int64_t)
     void host_serve_by_heap(HostMemory&)
     Counters host_counters(HostMemory&)

@@ -59,12 +59,8 @@ cdef class HostBackend(Backend):
         return _counters(host_counters(self.memory[0]))
 
     def trim(self):
-        """Give back to the system what upstream keeps for later."""
+        """Give back to the system what is kept for later."""
         host_trim(self.memory[0])
-
-    def drop_idle_pages(self):
-        """Give back the pages of arenas in which nothing lives."""
-        host_drop_idle_pages(self.memory[0])
 
 
 cdef class HandlerPool(HostBackend):

@@ -37,8 +37,9 @@ class Stats:
     )
     arena_bytes: int = _count(
         Kind.BYTES,
-        "Bytes reserved in arenas, retired ones that still hold live blocks included. In a device's virtual memory "
-        "they are whole pages (2 MiB on NVIDIA's), so up to one more than the plan's own ``arena_bytes``.",
+        "Bytes that arenas have in memory, retired ones that still hold live blocks included: on the host, of pages "
+        "that requests have used and that have not gone back since; in a device's virtual memory whole pages (2 MiB "
+        "on NVIDIA's), so up to one more than the plan's own ``arena_bytes``.",
     )
     kept_bytes: int = _count(
         Kind.BYTES, "Bytes that are free, and kept for later requests; ``trim`` gives them back."
@@ -83,8 +84,8 @@ class Stats:
 
     @property
     def fragmentation(self) -> float:
-        """Arena bytes / lower bound - 1; 0 before the first plan."""
-        return self.arena_bytes / self.lower_bound - 1 if self.lower_bound else 0.0
+        """Arena bytes / lower bound - 1; 0 before the first plan, and while less of the arena is in memory."""
+        return max(self.arena_bytes / self.lower_bound - 1, 0.0) if self.lower_bound else 0.0
 
     @property
     def requests(self) -> int:

@@ -190,7 +190,7 @@ def _match_beginning(plan: Plan, other: Plan, offsets: IntArray) -> None:
 
 def _union(ranges: IntArray, but: IntArray = NO_RANGES) -> IntArray:
     """Return what lies in one of some ranges, and in none of others: disjoint ranges, int64 (m, 2). O(m log m)."""
-    edges = np.unique(np.concatenate([ranges, but]))
+    edges = np.sort(np.concatenate([ranges, but]), axis=None)
 
     def covers(some: IntArray) -> npt.NDArray[np.bool_]:
         """Return whether one of these ranges covers what lies behind each edge."""

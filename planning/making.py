@@ -30,6 +30,10 @@ from .shared import SharedPlans, contents
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
 
+LOOSE, SPARED = 1 / 8, 8 << 20
+"""Share of its lower bound, and bytes, that a plan's arena may have above it. An allocator without plans needs little
+more than what is alive; what idles in a looser arena would have to go back, and come again, in every step."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -82,7 +86,9 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
     made_of = (contents(profile), steps, beside, reserved, arena.stayers.tobytes())
     plan = shared.find(made_of, lambda: _place(profile, steps, neighbours, arena, options))
     options.step_aside()
-    return PlanResult(Verdict.PLAN, old, plan)
+    idle = plan.arena_bytes - int(np.diff(arena.stayers).sum()) - plan.placement.lower_bound
+    is_loose = idle > LOOSE * plan.placement.lower_bound + SPARED
+    return PlanResult(Verdict.KEEP, old) if is_loose else PlanResult(Verdict.PLAN, old, plan)
 
 
 def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan:

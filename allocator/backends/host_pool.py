@@ -91,11 +91,11 @@ class HostPool(EnteredPool):
     def trim(self) -> None:
         """Give back to the system the memory that is kept for later requests, arenas' and the C library's, too.
 
-        For the next one to two seconds the pool also gives back what the program frees. Arenas stay reserved, and serve
-        their plans. The pool trims by itself before it reserves an arena, and when it first uses one. It calls
-        ``malloc_trim`` for arrays older than the pool each time that the heap has grown by 8 MiB and an eighth.
+        For the next one to two seconds the pool also gives back what the program frees. Arenas keep their addresses,
+        and serve their plans. By itself the pool gives back what is more than has been live at a time. It calls
+        ``malloc_trim`` for arrays older than the pool before it reserves an arena, and each time that the heap has
+        grown by 8 MiB and an eighth.
         """
-        self._host.drop_idle_pages()
         self._host.trim()
 
     def _serves_here(self) -> bool:

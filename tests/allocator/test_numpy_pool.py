@@ -35,7 +35,7 @@ def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
         expected = kept.copy()
         train(pool, 4, lambda: chain(50_000))
         assert (kept == expected).all()
-        assert pool.stats.arena_bytes == pool.plan().arena_bytes
+        assert 0 < pool.stats.arena_bytes <= pool.plan().arena_bytes
         del kept
         train(pool, 1, lambda: chain(50_000))
 

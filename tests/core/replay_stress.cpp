@@ -77,6 +77,7 @@ void run_steps(HostMemory& memory, Exchange& exchange, unsigned seed, int steps)
         case 6: lanes.set_interrupted(true); break;
         case 7: lanes.set_interrupted(false); break;
         case 8: lanes.counters(); break;
+        case 9: host_trim(memory); break;
         default: break;
       }
       const int keep = random() % 25 == 0 ? 60 : kLifetime;  // late
@@ -105,7 +106,9 @@ int main(int argc, char** argv) {
   for (Held block{}; exchange.take(block, random);) drop(memory, block);
 
   LockedLanes lanes(memory.lock(), memory.service().lanes());
+  host_trim(memory);
   const Counters counters = lanes.counters();
+  if (counters.arena_bytes != 0) fail("where nothing lives, all pages go back");
   if (counters.live_bytes != 0 || counters.upstream_bytes != 0) fail("bytes are missing");
   if (counters.requests[static_cast<std::size_t>(Reason::replayed)] == 0) fail("nothing was replayed");
   for (const Reason reason :

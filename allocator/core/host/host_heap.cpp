@@ -21,18 +21,17 @@ namespace {
 
 using profiler::SpinLock;
 
-// What the C library keeps of blocks freed.
-void trim_c_library() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
-
 // More is made accessible than is asked for, so that the system is asked seldom.
 constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
 
 }  // namespace
+
+void trim_c_library() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
 
@@ -80,13 +79,19 @@ void HostHeap::free(void* ptr, std::size_t size) {
   }
   in_use_ -= pages;
   note_use();
-  if (period_end_ <= released_until_) give_back(page_of(ptr), pages);
+  if (period_end_ <= released_until_) memory_.give_back({page_of(ptr), page_of(ptr) + pages});
   if (kDebug) assert_invariants();
 }
 
 void HostHeap::tick() {
   std::lock_guard<SpinLock> lock(lock_);
   note_use();
+}
+
+void HostHeap::give_back(std::size_t bytes) {
+  std::lock_guard<SpinLock> lock(lock_);
+  const std::size_t pages = (bytes + kPage - 1) / kPage;
+  shrink(memory_.resident() - std::min(pages, memory_.resident() - in_use_), true);
 }
 
 void HostHeap::release() {
@@ -112,7 +117,7 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
   if (size > kPage * (INT32_MAX / 2)) return nullptr;
   const auto pages = static_cast<Page>((size + kPage - 1) / kPage);
   void* found = nullptr;
-  PageSpan dirty;  // of its pages, those that were resident, and what lies between them
+  Pages dirty;  // of its pages, those that were resident, and what lies between them
   bool trims = false;
   {
     std::lock_guard<SpinLock> lock(lock_);
@@ -132,20 +137,20 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
     }
     requests_.fetch_add(1, std::memory_order_relaxed);
     in_use_ += pages;
-    if (zeroed && count_resident(begin, pages) > 0) dirty = resident_span(begin, pages);
-    const std::size_t fresh = set_resident(begin, pages, true);
-    found = address_of(begin);
+    if (zeroed && memory_.resident({begin, begin + pages}) > 0) dirty = resident_span({begin, begin + pages});
+    const std::size_t fresh = memory_.touch({begin, begin + pages});
+    found = memory_.address_of(begin);
     note_use();
     if (fresh > 0) bound();
     if (in_use_ > trim_at_) {
       trims = true;
-      trim_at_ = in_use_ + std::max(kLeastSlack / kPage, in_use_ / 8);
+      trim_at_ = in_use_ + std::max(kSlack / kPage, in_use_ / 8);
     }
     if (kDebug) assert_invariants();
   }
   if (trims) trim_c_library();
-  if (const std::size_t bytes = (dirty.end - dirty.begin) * kPage; bytes > 0) {
-    void* first = address_of(dirty.begin);
+  if (const std::size_t bytes = dirty.size() * kPage; bytes > 0) {
+    void* first = memory_.address_of(dirty.begin);
     if (bytes < kLazy || madvise(first, bytes, MADV_DONTNEED) != 0) std::memset(first, 0, bytes);
   }
   return found;
@@ -160,10 +165,7 @@ bool HostHeap::extend(Page pages) {
   const std::size_t end = std::size_t{begin} + pages;
   if (end > INT32_MAX) return false;
   const std::size_t spare = std::max(kLeastStep, end / kStep);
-  if (tags_.size() < end) {
-    resident_.resize((end + spare) / kBits + 1);
-    tags_.resize(end + spare);
-  }
+  if (tags_.size() < end) tags_.resize(end + spare);
   if (static_cast<std::size_t>(memory_.size()) < end * kPage) {
     const bool grown = memory_.grow(static_cast<profiler::Bytes>((end + spare) * kPage)) ||
                        memory_.grow(static_cast<profiler::Bytes>(end * kPage));
@@ -210,39 +212,8 @@ void HostHeap::add_free(Page begin, Page pages) {
 
 // ----------------------------------------------------------------------------------------------------- what stays
 
-// Calls f(word, mask) for the bits of these pages.
-template <class Words, class F>
-void HostHeap::each_word(Words& words, Page begin, Page pages, F&& f) {
-  const Page end = begin + pages;
-  for (Page page = begin; page < end;) {
-    const Page bits = std::min(kBits - page % kBits, end - page);
-    const std::uint64_t mask = (bits == kBits ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1) << (page % kBits);
-    f(words[page / kBits], mask);
-    page += bits;
-  }
-}
-
-std::size_t HostHeap::count_resident(Page begin, Page pages) const {
-  std::size_t found = 0;
-  each_word(resident_, begin, pages, [&](std::uint64_t word, std::uint64_t mask) {
-    found += static_cast<std::size_t>(__builtin_popcountll(word & mask));
-  });
-  return found;
-}
-
-// How many of them changed.
-std::size_t HostHeap::set_resident(Page begin, Page pages, bool resident) {
-  const std::size_t before = count_resident(begin, pages);
-  each_word(resident_, begin, pages,
-            [&](std::uint64_t& word, std::uint64_t mask) { word = resident ? word | mask : word & ~mask; });
-  const std::size_t changed = resident ? pages - before : before;
-  pages_resident_ = resident ? pages_resident_ + changed : pages_resident_ - changed;
-  return changed;
-}
-
-HostHeap::PageSpan HostHeap::resident_span(Page begin, Page pages) const {
-  PageSpan span{begin, begin + pages};
-  const auto is_resident = [&](Page page) { return count_resident(page, 1) > 0; };
+HostHeap::Pages HostHeap::resident_span(Pages span) const {
+  const auto is_resident = [&](Page page) { return memory_.resident({page, page + 1}) > 0; };
   while (span.begin < span.end && !is_resident(span.begin)) ++span.begin;
   while (span.begin < span.end && !is_resident(span.end - 1)) --span.end;
   return span;
@@ -250,12 +221,7 @@ HostHeap::PageSpan HostHeap::resident_span(Page begin, Page pages) const {
 
 HostHeap::Counts HostHeap::counts() const {
   std::lock_guard<SpinLock> lock(lock_);
-  return {in_use_ * kPage, peak_in_use_ * kPage, pages_resident_ * kPage, peak_resident_ * kPage};
-}
-
-std::size_t HostHeap::kept() const {
-  std::lock_guard<SpinLock> lock(lock_);
-  return (pages_resident_ - in_use_) * kPage;
+  return {in_use_ * kPage, peak_in_use_ * kPage, memory_.resident() * kPage, peak_resident_ * kPage};
 }
 
 void HostHeap::note_use() {
@@ -271,43 +237,29 @@ void HostHeap::end_period(std::int64_t now) {
   if (is_first) return;
   shrink(std::max(most_, most_before_), true);
   most_before_ = std::exchange(most_, in_use_);
-  given_back_ = 0;
 }
 
-// Gives back what lies between the blocks, if it is much; less of it where the program soon wants it again.
+// Gives back what lies between the blocks, if it is much.
 void HostHeap::bound() {
-  if (pages_resident_ > peak_in_use_ + slack_) {
-    given_back_ += pages_resident_;
-    shrink(peak_in_use_, false);
-    given_back_ -= pages_resident_;
-    if (4 * given_back_ > peak_in_use_) {
-      slack_ = std::max(slack_, std::min(2 * slack_, peak_in_use_ / kMostSlack));
-      given_back_ = 0;
-    }
-  }
-  peak_resident_ = std::max(peak_resident_, pages_resident_);
+  if (memory_.resident() > peak_in_use_ + kSlack / kPage) shrink(peak_in_use_, false);
+  peak_resident_ = std::max(peak_resident_, memory_.resident());
 }
 
-// Gives free pages back until no more than `most` are resident, from the largest ranges' ends. Whole huge pages go
-// first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
+// Gives free pages back until no more than `most` are resident, from the top and the largest ranges' ends. Whole huge
+// pages go first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
 void HostHeap::shrink(std::size_t most, bool to_the_page) {
-  for (auto range = free_.rbegin(); range != free_.rend() && pages_resident_ > most; ++range) {
+  if (memory_.resident() > most) memory_.give_back({top_, memory_.usable()});
+  for (auto range = free_.rbegin(); range != free_.rend() && memory_.resident() > most; ++range) {
     const auto [pages, begin] = *range;
     for (Page end = (begin + pages) / kHugePage * kHugePage; end >= begin + kHugePage; end -= kHugePage) {
-      if (pages_resident_ <= most) return;
-      give_back(end - kHugePage, kHugePage);
+      if (memory_.resident() <= most) return;
+      memory_.give_back({end - kHugePage, end});
     }
   }
   if (!to_the_page) return;
-  for (auto range = free_.rbegin(); range != free_.rend() && pages_resident_ > most; ++range) {
-    give_back(range->second, range->first);
+  for (auto range = free_.rbegin(); range != free_.rend() && memory_.resident() > most; ++range) {
+    memory_.give_back({range->second, range->second + range->first});
   }
-}
-
-void HostHeap::give_back(Page begin, Page pages) {
-  if (count_resident(begin, pages) == 0) return;
-  // It fails for locked memory, which keeps its bytes.
-  if (madvise(address_of(begin), pages * kPage, MADV_DONTNEED) == 0) set_resident(begin, pages, false);
 }
 
 // ----------------------------------------------------------------------------------------------------- invariants
@@ -327,7 +279,7 @@ void HostHeap::assert_invariants() const {
       ++ranges;
     } else {
       taken += pages;
-      require(count_resident(page, pages) == pages, "what is taken counts as resident");
+      require(memory_.resident({page, page + pages}) == pages, "what is taken counts as resident");
     }
     before_is_free = tag < 0;
     page += pages;
@@ -335,7 +287,7 @@ void HostHeap::assert_invariants() const {
   }
   require(ranges == free_.size(), "what is found by its size is a free range");
   require(taken == in_use_, "pages in use are counted");
-  require(count_resident(0, top_) == pages_resident_, "resident pages are counted");
+  require(memory_.resident({0, memory_.usable()}) == memory_.resident(), "resident pages are counted");
 }
 
 }  // namespace stowplan::allocator

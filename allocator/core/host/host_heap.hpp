@@ -8,14 +8,13 @@
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
 // the program has had in use in that period and in the one before, and the system gets the rest back. Within a period
-// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack. The slack is
-// kLeastSlack; it doubles each time that a quarter of that most has gone back within a period, as the program wants it
-// again, up to one part in kMostSlack of it. release() gives all back.
+// whole huge pages go back as soon as more is resident than the most that was ever in use, and kSlack. release() gives
+// all back.
 //
-// A bit for each page says whether it is resident, as far as the heap can tell: it was handed out, and not given back
-// since. So calloc() clears no page that the kernel will, and nothing is given back twice.
+// Its memory knows which pages are resident (host_arena.hpp), so calloc() clears no page that the kernel will, and
+// nothing is given back twice.
 //
-// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages / 64) per block; what goes back
+// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages) per block; what goes back
 // costs O(free ranges + free huge pages), when a period ends or memory has come above the bound. Requests below kLeast,
 // and those that the system has no addresses for, are passed on. Synchronized.
 #pragma once
@@ -36,13 +35,16 @@
 
 namespace stowplan::allocator {
 
+// Has the C library give back what it keeps of blocks freed.
+void trim_c_library();
+
 class HostHeap {
  public:
   static constexpr std::size_t kLeast = std::size_t{1} << 15;
-  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kPage = HostArena::kPage;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
-  static constexpr std::size_t kLeastSlack = std::size_t{8} << 20, kMostSlack = 2;  // bytes; one part in so many
+  static constexpr std::size_t kSlack = std::size_t{8} << 20;  // bytes
 
   using Clock = std::int64_t (*)();
 
@@ -59,16 +61,16 @@ class HostHeap {
   // Ends the period if it is over; for when no request comes to the heap.
   void tick();
 
+  // Gives back so many bytes, as far as that much is free.
+  void give_back(std::size_t bytes);
+
   // Gives back the memory of all free ranges; and of what is freed until the next period ends, at once.
   void release();
 
   // The heap as NumPy's allocator interface has it.
   profiler::Upstream as_upstream();
 
-  bool owns(const void* ptr) const {
-    const std::uintptr_t base = memory_.base();
-    return base != 0 && reinterpret_cast<std::uintptr_t>(ptr) - base < memory_.addresses();
-  }
+  bool owns(const void* ptr) const { return memory_.has_address(reinterpret_cast<std::uintptr_t>(ptr)); }
   // Guards all of it.
   profiler::SpinLock& lock() { return lock_; }
   std::size_t in_use() const { return in_use_ * kPage; }
@@ -76,10 +78,10 @@ class HostHeap {
 
   struct Counts {
     std::size_t in_use = 0, peak_in_use = 0;      // bytes
-    std::size_t resident = 0, peak_resident = 0;  // bytes; as the bits say
+    std::size_t resident = 0, peak_resident = 0;  // bytes
+    std::size_t kept() const { return resident - in_use; }
   };
   Counts counts() const;
-  std::size_t kept() const;  // bytes that are resident, and free
   // Served so far; from any thread, without the lock.
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   void assert_invariants() const;
@@ -87,12 +89,10 @@ class HostHeap {
   static std::int64_t monotonic();
 
  private:
-  using Page = std::uint32_t;  // a number of pages, or of a page
-  using Tag = std::int32_t;    // at a range's first and last page: its pages, negative where it is free
-  static constexpr Page kBits = 64, kHugePage = 512;
-  struct PageSpan {
-    Page begin = 0, end = 0;
-  };
+  using Page = HostArena::Page;
+  using Pages = HostArena::Pages;
+  using Tag = std::int32_t;  // at a range's first and last page: its pages, negative where it is free
+  static constexpr Page kHugePage = HostArena::kHugePage;
 
   void* take(std::size_t size, bool zeroed);
   std::size_t size_of(const void* ptr) const {
@@ -100,10 +100,7 @@ class HostHeap {
     return pages_of(ptr) * kPage;
   }
   Page pages_of(const void* ptr) const { return static_cast<Page>(tags_[page_of(ptr)]); }
-  Page page_of(const void* ptr) const {
-    return static_cast<Page>((reinterpret_cast<std::uintptr_t>(ptr) - memory_.base()) / kPage);
-  }
-  void* address_of(Page page) const { return reinterpret_cast<void*>(memory_.base() + page * kPage); }
+  Page page_of(const void* ptr) const { return memory_.page_of(reinterpret_cast<std::uintptr_t>(ptr)); }
   bool extend(Page pages);
   void mark(Page begin, Page pages, bool is_free);
   void add_free(Page begin, Page pages);
@@ -111,12 +108,7 @@ class HostHeap {
   void bound();
   void end_period(std::int64_t now);
   void shrink(std::size_t most, bool to_the_page);
-  void give_back(Page begin, Page pages);
-  template <class Words, class F>
-  static void each_word(Words& words, Page begin, Page pages, F&& f);
-  std::size_t count_resident(Page begin, Page pages) const;
-  std::size_t set_resident(Page begin, Page pages, bool resident);
-  PageSpan resident_span(Page begin, Page pages) const;
+  Pages resident_span(Pages span) const;
 
   const profiler::Upstream below_;
   const Clock clock_;
@@ -124,14 +116,12 @@ class HostHeap {
   HostArena memory_;
   Page top_ = 0;  // pages from here on are free, and not in `free_`
   std::vector<Tag> tags_;
-  std::vector<std::uint64_t> resident_;  // a bit a page
   std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
   std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
   std::atomic<std::uint64_t> requests_{0};
-  std::size_t in_use_ = 0, pages_resident_ = 0;  // pages
+  std::size_t in_use_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
-  std::size_t trim_at_ = kLeastSlack / kPage;  // pages in use at which the C library gives back what it keeps
-  std::size_t slack_ = kLeastSlack / kPage, given_back_ = 0;  // pages; within the period, for the bound
+  std::size_t trim_at_ = kSlack / kPage;    // pages in use at which the C library gives back what it keeps
   std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
   std::int64_t period_end_ = 0, released_until_ = 0;
 };

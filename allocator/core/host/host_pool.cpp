@@ -1,6 +1,7 @@
 #include "host_pool.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -19,7 +20,7 @@ constexpr int kTopPad = 16 << 20;            // the heap grows by as much more t
 
 Counters HostLanes::counters() {
   if (is_heap_only_.load(std::memory_order_relaxed)) count_heap_only();
-  note_kept();
+  note_memory();
   Counters all = lanes_.counters();
   if (all.of(Reason::heap_only) == 0) return all;
   const HostHeap::Counts heap = heap_.counts();
@@ -38,11 +39,61 @@ bool HostLanes::grow(LaneNumber number, Bytes size) {
   if (memory_.size() <= number) memory_.resize(number + 1u);
   if (memory_[number] == nullptr) memory_[number] = std::make_unique<HostArena>();
   HostArena& memory = *memory_[number];
+  const Bytes before = memory.held();
   if (!memory.grow(size)) return false;
+  note_memory(memory.held() - before - (size - lane.arena().size));  // what was reserved is counted when it is touched
   lane.reserve(memory.base(), memory.size());
-  note_kept();
-  arena_is_new_ = true;
   return true;
+}
+
+// A block of an arena is about to be used.
+void HostLanes::touch(Range range) noexcept {
+  const auto owns = [&](const auto& memory) { return memory != nullptr && memory->has_address(range.begin); };
+  HostArena& memory = **std::find_if(memory_.begin(), memory_.end(), owns);
+  const HostArena::Pages pages = memory.around(range.begin, range.end);
+  if (memory.resident(pages) == pages.size()) return;
+  const Bytes before = memory.held();
+  memory.touch(pages);
+  const Bytes fresh = memory.held() - before;
+  make_room(fresh, 0);
+  note_memory(fresh);
+}
+
+// So many bytes more are about to be in memory, of which some are to be live.
+void HostLanes::make_room(Bytes held, Bytes live) noexcept {
+  const Counters& now = lanes_.counters();
+  const auto excess = [&] { return now.reserved_bytes() + held - std::max(now.most_live(), now.live_bytes + live); };
+  note_memory();
+  if (excess() <= kSlack) return;
+  heap_.give_back(static_cast<std::size_t>(excess()));
+  note_memory();
+  if (excess() > kSlack) give_back_idle(excess());
+}
+
+void HostLanes::give_back_idle(Bytes enough) noexcept try {
+  std::vector<Range> taken;
+  for (const BlockId id : lanes_.live_blocks()) taken.push_back(used_by(id));
+  std::sort(taken.begin(), taken.end(), [](Range a, Range b) { return a.begin > b.begin; });
+  for (const std::unique_ptr<HostArena>& memory : memory_) {
+    if (memory == nullptr) continue;
+    const Bytes before = memory->held();
+    std::uintptr_t end = memory->base() + memory->usable() * HostArena::kPage;
+    const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages
+      while (end > begin && before - memory->held() < enough) {
+        const std::uintptr_t upper = std::max(begin, (end - 1) & ~(HostArena::kHugePage * HostArena::kPage - 1));
+        memory->give_back(memory->within(upper, std::exchange(end, upper)));
+      }
+    };
+    for (const Range block : taken) {
+      if (!memory->has_address(block.begin)) continue;
+      give_back_from(block.end);
+      end = block.begin;
+    }
+    give_back_from(memory->base());
+    enough -= before - memory->held();
+    note_memory(memory->held() - before);
+  }
+} catch (const std::bad_alloc&) {  // they stay
 }
 
 void HostLanes::give_back() {
@@ -50,15 +101,12 @@ void HostLanes::give_back() {
   const std::vector<std::uintptr_t> dead = lanes_.take_dead_arenas();
   for (std::unique_ptr<HostArena>& memory : memory_) {
     const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();
-    if (is_dead) memory.reset();
+    if (!is_dead) continue;
+    note_memory(memory->size() - memory->held());
+    memory.reset();
   }
-  release_heap();
-}
-
-void HostLanes::drop_idle_pages() {
-  for (std::size_t i = 0; i < memory_.size(); ++i) {
-    if (memory_[i] != nullptr && lanes_.lane(static_cast<LaneNumber>(i)).arena().live == 0) memory_[i]->drop_pages();
-  }
+  heap_.release();
+  note_memory();
 }
 
 bool host_retire(HostMemory& memory) {
@@ -69,10 +117,9 @@ bool host_retire(HostMemory& memory) {
 }
 
 void host_trim(HostMemory& memory) {
+  memory.locked([](HostLanes& host) { host.give_back_idle(INT64_MAX); });
   memory.service().heap().release();
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
+  trim_c_library();
 }
 
 void keep_freed_memory() {
@@ -85,7 +132,7 @@ void keep_freed_memory() {
 
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size) {
   if (memory.locked([&](HostLanes& host) { return host.lanes().lane(lane).arena().size >= size; })) return true;
-  host_trim(memory);
+  trim_c_library();
   return memory.locked([&](HostLanes& host) {
     if (!host.grow(lane, size)) return false;
     const HostArena& arena = host.memory(lane);

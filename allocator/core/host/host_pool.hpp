@@ -26,6 +26,11 @@ constexpr Bytes kHostAlignment = 64;
 
 // The service that HostMemory asks: lanes, the memory of their arenas, and a heap above the upstream that it is given.
 //
+// Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
+// blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
+// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. A request
+// costs nothing once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
+//
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
  public:
@@ -44,10 +49,10 @@ class HostLanes {
     if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();
     if (++asked_ % kTick == 0) {
       heap_.tick();
-      note_kept();
+      note_memory();
     }
     Grant grant = lanes_.request(size, stream, thread);
-    if (arena_is_new_ && grant.address != 0) give_way();
+    if (untouched_ > 0 && grant.address != 0) touch(used_by(grant.id));
     grant.refused = grant.address == 0 && !allows(size);
     return grant;
   }
@@ -58,8 +63,8 @@ class HostLanes {
     return grant;
   }
   void adopt(BlockId id, std::uintptr_t address) {
+    make_room(lanes_.size_of(id), lanes_.size_of(id));
     lanes_.adopt(id, address);
-    note_kept();
   }
   void cancel(BlockId id) { lanes_.cancel(id); }
   bool release(BlockId id) { return lanes_.release(id); }
@@ -80,14 +85,23 @@ class HostLanes {
   // Gives back what the heap keeps, and all arenas in which nothing lives. A lane whose arena goes serves no plan
   // before it grows again.
   void give_back();
-  // Gives back the pages of the arenas in which nothing lives. They stay, and serve their plans.
-  void drop_idle_pages();
+  // Gives back so many bytes of arenas, of pages in which nothing lives. Arenas stay, and serve their plans.
+  void give_back_idle(Bytes enough) noexcept;
 
  private:
-  // An arena is used for the first time: it is resident from now on, and takes the place of what the heap keeps.
-  void give_way() {
-    arena_is_new_ = false;
-    release_heap();
+  static constexpr Bytes kSlack = Bytes{1} << 20;
+
+  // Of its place a block uses what was asked for.
+  Range used_by(BlockId id) const {
+    const std::uintptr_t begin = lanes_.range_of(id).begin;
+    return {begin, begin + static_cast<std::uintptr_t>(std::max<Bytes>(lanes_.size_of(id), 1))};
+  }
+  void touch(Range range) noexcept;
+  void make_room(Bytes held, Bytes live) noexcept;
+  // Notes what the heap keeps, and that so many bytes more of the arenas are in memory.
+  void note_memory(Bytes more_in_arenas = 0) {
+    untouched_ -= more_in_arenas;
+    lanes_.note_memory(static_cast<Bytes>(heap_.counts().kept()), more_in_arenas);
   }
 
   void leave_heap_only() {
@@ -102,21 +116,19 @@ class HostLanes {
   static constexpr std::uint64_t kTick = 256;  // requests; those from plans do not get to the heap
 
   bool allows(Bytes more) {
-    const auto fits = [&] { return limit_ == 0 || lanes_.counters().reserved_bytes() + more <= limit_; };
-    if (!fits()) release_heap();
+    const auto fits = [&] { return limit_ == 0 || lanes_.counters().reserved_bytes() + untouched_ + more <= limit_; };
+    if (!fits()) {
+      heap_.release();
+      note_memory();
+    }
     return fits();
   }
-  void release_heap() {
-    heap_.release();
-    note_kept();
-  }
-  void note_kept() { lanes_.note_kept(static_cast<Bytes>(heap_.kept())); }
 
   Lanes lanes_;
   HostHeap heap_;
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
-  bool arena_is_new_ = false;
+  Bytes untouched_ = 0;  // of all arenas
   std::atomic<bool> is_heap_only_{false};
   std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
@@ -124,19 +136,18 @@ class HostLanes {
 
 using HostMemory = profiler::HostMemory<HostLanes>;
 
-// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. Upstream
-// gives back what it keeps first: the arena takes its place.
+// Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. The C
+// library gives back what it keeps first.
 bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 
 // For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does,
 // as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
 
-// Gives back to the system what the heap and the C library keep for later.
+// Gives back to the system what arenas, the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
 // The functions of HostLanes, under the lock.
-inline void host_drop_idle_pages(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::drop_idle_pages)); }
 inline void host_serve_by_heap(HostMemory& memory) { memory.locked(std::mem_fn(&HostLanes::serve_by_heap)); }
 inline Counters host_counters(HostMemory& memory) { return memory.locked(std::mem_fn(&HostLanes::counters)); }
 inline void host_limit(HostMemory& memory, Bytes limit) {

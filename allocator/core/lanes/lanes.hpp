@@ -132,9 +132,10 @@ class Lanes {
 
   const Counters& counters() const { return shared_.counters; }
   void count(Reason reason, std::uint64_t requests) { shared_.counters.of(reason) += requests; }
-  // What upstream keeps for later requests, now.
-  void note_kept(Bytes bytes) {
-    shared_.counters.kept_bytes = bytes;
+  // What upstream keeps for later requests, now, and by how much more arenas have in memory than was counted.
+  void note_memory(Bytes kept, Bytes more_in_arenas) {
+    shared_.counters.kept_bytes = kept;
+    shared_.counters.arena_bytes += more_in_arenas;
     shared_.counters.note_peaks();
   }
   void reset_peaks() { shared_.counters.reset_peaks(); }

@@ -36,7 +36,7 @@ namespace stowplan::allocator {
       count(std::uint64_t, steps)                                /* that have ended */                              \
       count(Bytes, live_bytes)                                   /* asked for and not freed */                      \
       count(Bytes, peak_live_bytes) count(Bytes, upstream_bytes) /* live, and served by upstream */                 \
-      count(Bytes, arena_bytes)                                  /* all arenas, retired ones too */                 \
+      count(Bytes, arena_bytes)                                  /* in memory, of all arenas, retired ones too */   \
       count(Bytes, kept_bytes)                                   /* free, and kept for later requests */            \
       count(Bytes, peak_reserved_bytes)
 
@@ -63,6 +63,7 @@ struct Counters {
   std::array<std::uint64_t, kReasons> requests{};  // by reason
   std::array<StreamUse, 8> streams{};              // of which the first `used_streams` are in use
   std::uint32_t used_streams = 0;
+  Bytes most_live_before_reset = 0;
 #define STOWPLAN_MEMBER(type, name) type name = 0;
   STOWPLAN_COUNTS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
@@ -102,8 +103,11 @@ struct Counters {
     peak_live_bytes = std::max(peak_live_bytes, live_bytes);
     peak_reserved_bytes = std::max(peak_reserved_bytes, reserved_bytes());
   }
+  // The most bytes that were live at a time, whatever was reset.
+  Bytes most_live() const { return std::max(most_live_before_reset, peak_live_bytes); }
   // What is held now is the most.
   void reset_peaks() {
+    most_live_before_reset = most_live();
     peak_live_bytes = live_bytes;
     peak_reserved_bytes = reserved_bytes();
     for (StreamUse& used : streams) used.peak = used.live;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Units kNever = std::numeric_limits<Units>::max() / 4;
 constexpr int kMostRounds = 64;
-constexpr int kTableBits = 20;
+constexpr std::uint64_t kMostKept = 1 << 20;  // states in the table: two for each node of a run, and in all
 
 std::uint64_t mix(std::uint64_t x) { return Random(x).next(); }
 
@@ -21,7 +21,6 @@ Search::Search(const Model& model)
       lowest_(model.n),
       floor_(model.sections),
       support_(model.sections),
-      refuted_(std::size_t{1} << kTableBits, 0),
       words_((static_cast<std::size_t>(model.n) + 63) / 64),
       neighbours_(words_ * model.n, 0),
       placed_set_(words_, 0),
@@ -40,6 +39,8 @@ Search::Search(const Model& model)
 Answer Search::run(Units capacity, const std::vector<std::int32_t>& rank, bool by_total, std::uint64_t node_limit,
                    Budget& budget) {
   const auto n = static_cast<std::size_t>(model_.n);
+  const std::uint64_t kept = 2 * std::min(node_limit, kMostKept / 2);
+  if (refuted_.size() < kept) refuted_.assign(kept, 0);
   capacity_ = capacity;
   rank_ = rank.data();
   by_total_ = by_total;
@@ -248,7 +249,7 @@ bool Search::infer(std::size_t begin, std::size_t end) {
       return false;
     }
   }
-  if (refuted_[key_ >> (64 - kTableBits)] == key_) {
+  if (refuted_[key_ % refuted_.size()] == key_) {
     explain_state(begin, end);
     return false;
   }
@@ -287,7 +288,7 @@ bool Search::solve(std::size_t begin, std::size_t end) {
   }();
   if (!solved && !stopped_) {
     resolve(saved, exclusions);
-    for (std::size_t k = states; k < states_.size(); ++k) refuted_[states_[k] >> (64 - kTableBits)] = states_[k];
+    for (std::size_t k = states; k < states_.size(); ++k) refuted_[states_[k] % refuted_.size()] = states_[k];
   }
   if (!solved) rewind(changes, exclusions);
   saved_.resize(saved);

@@ -120,7 +120,7 @@ class Search {
   std::vector<std::int32_t> blocked_;
 
   std::vector<std::uint64_t> states_;   // stack: keys of the states entered and not left
-  std::vector<std::uint64_t> refuted_;  // keys of refuted states, by their upper bits
+  std::vector<std::uint64_t> refuted_;  // keys of refuted states, each in its place by the remainder
 
   std::size_t words_;
   std::vector<std::uint64_t> neighbours_;  // a bit set per block
