@@ -22,7 +22,7 @@ class TorchCudaBackend(Backend):
         self.pool.cuda.fails = self._fails
 
     def _fails(self, name: str, size: int) -> bool:
-        if name not in ("malloc", "malloc_async"):
+        if name != "malloc":
             return False
         self.failures -= 1
         return self.failures >= 0
