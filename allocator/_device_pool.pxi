@@ -10,7 +10,7 @@ cdef class DevicePool(DeviceBackend):
     device
         Device number.
     memory
-        What serves unplanned requests: a `DeviceMemory` or an `UpstreamMemory`.
+        What serves unplanned requests: a `SegmentPool` or an `UpstreamMemory`.
     sampling
         ``f(size) -> MemoryPointer``: what serves those of steps without a plan.
     memory_pointer, unowned_memory
@@ -167,11 +167,12 @@ cdef class DevicePool(DeviceBackend):
             self.streams.synchronize()
         return True
 
-    def use_virtual_memory(self, DeviceHeap heap):
-        """Take arenas from the device's virtual memory, if it has any."""
-        cdef VirtualMemory memory = virtual_memory_of(heap.api, self.device)
+    def use_virtual_memory(self, Segments segments):
+        """Take arenas from the device's virtual memory, if it has any. The segments come in the same pages, then."""
+        cdef VirtualMemory memory = virtual_memory_of(segments.api, self.device)
         if memory.page() > 0:
             self.core.use_virtual_memory(memory)
+            segments.set_page(memory.page())
 
     def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where there is no memory for it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UpstreamMemory:
-    """The memory of an allocator that the pool is given. Of what `DeviceMemory` accounts for, it knows nothing.
+    """The memory of an allocator that the pool is given. Of what `SegmentPool` accounts for, it knows nothing.
 
     Parameters
     ----------

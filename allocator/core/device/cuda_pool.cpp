@@ -72,16 +72,17 @@ Device CudaPool::as_owner() {
     return self(owner).ask(static_cast<Client*>(client), size, *answer);
   };
   device.trim = [](void* owner) {
+    self(owner).memory_.synchronize();  // the stream-ordered allocator may give back then what it still has to free
     self(owner).memory_.trim();
     return 0;
   };
   device.room = [](void* owner, bool within_limit) {
     CudaPool& pool = self(owner);
     pool.memory_.limit();
-    return pool.memory_.heap().room(within_limit, pool.lanes()->counters().peak_live_bytes);
+    return pool.memory_.segments().room(within_limit, pool.lanes()->counters().peak_live_bytes);
   };
   device.note_arenas = [](void* owner, Bytes size) {
-    self(owner).memory_.heap().note_arenas(size);
+    self(owner).memory_.note_arenas(size);
     return 0;
   };
   device.capturing = [](void* owner) { return self(owner).memory_.is_capturing() ? 1 : 0; };
@@ -149,7 +150,7 @@ void CudaPool::look_for_virtual_memory() {
     const VirtualMemory memory = VirtualMemory::of(memory_.api(), memory_.device());
     if (memory.page() == 0) return;
     pool_.use_virtual_memory(memory);
-    memory_.heap().use(memory);
+    memory_.segments().set_page(memory.page());
   });
 }
 
@@ -160,7 +161,7 @@ void CudaPool::meet(Stream stream) {
 
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
-  if (size < 0 || size > DeviceHeap::kEndless) fail(kCudaOutOfMemory, size, stream);
+  if (size < 0 || size > Segments::kEndless) fail(kCudaOutOfMemory, size, stream);
   if (memory_.is_new(stream)) meet(stream);
   if (graphs_.any_begun()) {
     if (void* address = request_of_graph(size, stream)) return address;

@@ -14,27 +14,18 @@ constexpr Bytes kPieces = 1024;
 MemoryProperties properties_of(const VirtualMemory& memory) {
   MemoryProperties properties;
   properties.location.device = memory.devices.front();
-  properties.rdma = memory.rdma ? 1 : 0;
   return properties;
 }
-
-void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
 }  // namespace
 
 VirtualMemory VirtualMemory::of(const CudaApi& api, int device) {
-  VirtualMemory memory{api, 0, api.peers_of(device), false};
+  VirtualMemory memory{api, 0, api.peers_of(device)};
   memory.devices.insert(memory.devices.begin(), device);
   std::size_t free = 0, total = 0;
   const Apart apart;
   const OnDevice on(api, device);
   if (api.checked(api.memory_info(&free, &total)) == kCudaSuccess) memory.reach = static_cast<Bytes>(total);
-  int rdma = 0;
-  if (api.device_attribute != nullptr) {
-    const CudaError error = api.device_attribute(&rdma, kCudaRdmaWithVirtualMemory, device);
-    memory.rdma = error == kCudaSuccess && rdma != 0;
-  }
-  if (const Bytes page = memory.page(); page > 0) memory.reach = (memory.reach + page - 1) / page * page;
   return memory;
 }
 
@@ -45,42 +36,22 @@ Bytes VirtualMemory::page() const {
   return api.checked(api.granularity(&page, &properties, 0)) == 0 ? static_cast<Bytes>(page) : 0;
 }
 
-bool VirtualMemory::reserve(Bytes& base) const {
-  void* found = nullptr;
-  if (api.checked(api.reserve(&found, static_cast<std::size_t>(reach), 0, nullptr, 0)) != kCudaSuccess) return false;
-  base = static_cast<Bytes>(reinterpret_cast<std::uintptr_t>(found));
-  return true;
-}
-
-void VirtualMemory::unreserve(Bytes base) const { api.unreserve(pointer(base), static_cast<std::size_t>(reach)); }
-
-CudaError VirtualMemory::make(MemoryHandle& memory, Bytes size) const {
-  const MemoryProperties properties = properties_of(*this);
-  return api.checked(api.create(&memory, static_cast<std::size_t>(size), &properties, 0));
-}
-
-CudaError VirtualMemory::open(Bytes begin, Bytes size) const {
-  for (const int device : devices) {
-    MemoryAccess access;
-    access.location.device = device;
-    const CudaError error = api.checked(api.set_access(pointer(begin), static_cast<std::size_t>(size), &access, 1));
-    if (error != kCudaSuccess && device == devices.front()) return error;  // copies to the others go another way
-  }
-  return kCudaSuccess;
-}
-
 std::unique_ptr<VirtualArena> VirtualArena::reserve(const VirtualMemory& memory) {
   const Apart apart;
   const Bytes page = memory.page();
-  Bytes base = 0;
-  if (page == 0 || !memory.reserve(base)) return nullptr;
-  return std::unique_ptr<VirtualArena>(new VirtualArena(memory, static_cast<std::uintptr_t>(base), page));
+  void* base = nullptr;
+  if (page == 0) return nullptr;
+  VirtualMemory rounded = memory;
+  rounded.reach = (memory.reach + page - 1) / page * page;
+  const auto reach = static_cast<std::size_t>(rounded.reach);
+  if (memory.api.checked(memory.api.reserve(&base, reach, 0, nullptr, 0)) != 0) return nullptr;
+  return std::unique_ptr<VirtualArena>(new VirtualArena(rounded, reinterpret_cast<std::uintptr_t>(base), page));
 }
 
 VirtualArena::~VirtualArena() {
   const Apart apart;
   for (auto piece = pieces_.begin(); piece != pieces_.end();) piece = unmap(piece);
-  memory_.unreserve(static_cast<Bytes>(base_));
+  memory_.api.unreserve(at(0), static_cast<std::size_t>(memory_.reach));
 }
 
 Bytes VirtualArena::missing(Bytes begin, Bytes end) const {
@@ -125,12 +96,18 @@ int VirtualArena::map(Bytes begin, Bytes end) {
   const CudaApi& api = memory_.api;
   const auto size = static_cast<std::size_t>(end - begin);
   Pieces piece{{begin, {end, 0}}};  // before the device gives anything, as the host may have no memory for it
+  const MemoryProperties properties = properties_of(memory_);
   MemoryHandle handle = 0;
-  CudaError error = memory_.make(handle, end - begin);
+  CudaError error = api.checked(api.create(&handle, size, &properties, 0));
   if (error != 0) return error;
   error = api.checked(api.map(at(begin), size, 0, handle, 0));
-  if (error == 0) {
-    error = memory_.open(static_cast<Bytes>(address(begin)), end - begin);
+  for (const int device : memory_.devices) {
+    MemoryAccess access;
+    access.location.device = device;
+    if (error != 0) break;
+    error = api.checked(api.set_access(at(begin), size, &access, 1));
+    if (error == 0) continue;
+    if (device != memory_.devices.front()) error = 0;  // copies to there go another way
     if (error != 0) api.unmap(at(begin), size);
   }
   if (error != 0) {

@@ -31,20 +31,12 @@ struct VirtualMemory {
   CudaApi api;
   Bytes reach = 0;           // addresses that an arena reserves: no more memory than this can be of use
   std::vector<int> devices;  // that may use the memory; it is the first one's, and the others may be refused
-  bool rdma = false;         // other hardware may read and write it (NVIDIA's GPUDirect RDMA)
 
   // Returns a device's virtual memory. An arena reserves as many addresses as the device has bytes. Peers of the device
   // may access it, because programs copy from one device to another. Without virtual memory, page() is 0.
   static VirtualMemory of(const CudaApi& api, int device);
   // Bytes in which memory comes.
   Bytes page() const;
-  // Addresses without memory, `reach` of them.
-  bool reserve(Bytes& base) const;
-  void unreserve(Bytes base) const;
-  // Memory without an address.
-  CudaError make(MemoryHandle& memory, Bytes size) const;
-  // Has the devices use what is mapped there.
-  CudaError open(Bytes begin, Bytes size) const;
 };
 
 class VirtualArena {

@@ -1,4 +1,4 @@
-# The heap of a device for CuPy: core/device/device_heap.hpp. Included by _core.pyx.
+# Segments of a device for CuPy: core/device/segments.hpp. Included by _core.pyx.
 
 cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaApi:
@@ -7,46 +7,36 @@ cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
     enum: kCudaRelaxed
 
 
-cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
-    ctypedef void* CudaEvent
-    int record_event(const CudaApi&, int, int64_t, CudaEvent&)
-    cbool is_capturing(const CudaApi&, int64_t)
-    enum: kCudaCaptureUnsupported
-
-
 cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
     VirtualMemory virtual_memory_of "stowplan::allocator::VirtualMemory::of"(const CudaApi&, int) except +
 
 
-cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass HeapPlace "stowplan::allocator::DeviceHeap::Place":
+cdef extern from "segments.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass SegmentPlace "stowplan::allocator::Segments::Place":
         uintptr_t address
         int64_t size
 
-    cdef cppclass HeapOwner "stowplan::allocator::DeviceHeap::Owner":
-        void* self
-        int (*record)(void*, int64_t, CudaEvent&) noexcept nogil
-        cbool (*capturing)(void*) noexcept nogil
-
-    cdef cppclass CDeviceHeap "stowplan::allocator::DeviceHeap":
-        CDeviceHeap(const CudaApi&, int, const HeapOwner&) except +
-        int take(int64_t, int64_t, HeapPlace&) except +
-        void give(const HeapPlace&)
-        void leave(int64_t) except +
+    cdef cppclass CSegments "stowplan::allocator::Segments":
+        CSegments(const CudaApi&, int, cbool (*)(void*) noexcept nogil, void*) except +
+        int take(int64_t, int64_t, SegmentPlace&) except +
+        void give(const SegmentPlace&)
+        cbool keep_limit(int64_t) except +
         void trim() except +
         void make_room() except +
         int64_t room(cbool, int64_t)
         void note_arenas(int64_t) except +
+        void note_beside(int64_t, int64_t)
         void begin_step()
         int64_t held()
         int64_t peak()
         void reset_peak()
         int64_t limit()
         void set_limit(int64_t)
-        void use(const VirtualMemory&)
-        size_t free_ranges()
-
-    int64_t kShared "stowplan::allocator::DeviceHeap::kShared"
+        void set_page(int64_t)
+        size_t free_segments()
+        int64_t unused()
+        cbool is_worn()
+        uint64_t patience
 
 
 cdef extern from "device_pool.hpp" namespace "stowplan::allocator" nogil:
@@ -73,38 +63,18 @@ def while_capturing(call: Callable[[], Any]) -> Any:
         _driver.exchange_capture_mode(&mode)
 
 
-#: SHARED: int
-SHARED = kShared
-
-
-# What the heap asks of the streams. None of it runs Python's bytecode, in which a signal's handler could run.
-
-
-cdef int _record_event(void* owner, int64_t stream, CudaEvent& event) noexcept with gil:
-    cdef DeviceHeap heap = <DeviceHeap>owner
-    if stream >= 0 and heap.kept is not None:
-        kept = heap.kept.get(stream)
-        if isinstance(kept, ref):
-            kept = kept()
-        if kept is None:  # it has been dropped, or nobody holds it now
-            return kCudaCaptureUnsupported
-        return record_event(heap.api, heap.device, stream, event)  # `kept` holds the stream meanwhile
-    return record_event(heap.api, heap.device, stream, event)
-
-
-cdef cbool _any_captured(void* owner) noexcept with gil:
-    cdef DeviceHeap heap = <DeviceHeap>owner
-    if heap.kept is None:
+cdef cbool _may_free(void* owner) noexcept with gil:
+    streams = (<Segments>owner).streams
+    try:
+        return streams is None or not streams.capturing()
+    except BaseException as error:
+        forget(error)
         return False
-    for handle in list(heap.kept):
-        if is_capturing(heap.api, handle):
-            return True
-    return False
 
 
 @cython.no_gc_clear  # blocks that die in a cycle are given back to it
-cdef class DeviceHeap:
-    """What no plan serves on a device, and the account of all that its pool holds: core/device/device_heap.hpp.
+cdef class Segments:
+    """What a pool takes of a device beside its arenas, and the account of all that it holds: core/device/segments.hpp.
 
     Parameters
     ----------
@@ -121,18 +91,14 @@ cdef class DeviceHeap:
         There is no driver, or it lacks a function.
     """
 
-    cdef CDeviceHeap* core
+    cdef CSegments* core
     cdef CudaApi api
-    cdef int device
     cdef object streams
-    cdef dict kept  # the streams, by handle
     cdef object owner  # of the core; None: this
-    cdef object __weakref__
 
     def __cinit__(self, int device, streams: Any = None, uintptr_t table=0):
         cdef string missing
-        cdef HeapOwner owner
-        if device < 0:  # see heap_of()
+        if device < 0:  # see segments_of()
             return
         if table != 0:
             self.api = (<CudaApi*>table)[0]
@@ -140,44 +106,30 @@ cdef class DeviceHeap:
             missing = find_driver(self.api)
         if not missing.empty():
             raise PoolError(f"no driver with {missing.decode()}")
-        self.device, self.streams = device, streams
-        self.kept = getattr(streams, "kept", None)
-        owner.self = <void*>self
-        owner.record = _record_event
-        owner.capturing = _any_captured
-        self.core = new CDeviceHeap(self.api, device, owner)
+        self.streams = streams
+        self.core = new CSegments(self.api, device, _may_free, <void*>self)
 
     def __dealloc__(self):
         if self.owner is None and self.core != NULL and not stow_is_finalizing():
             del self.core
 
-    def use_virtual_memory(self):
-        """Take memory from the device's virtual memory, if it has any; once, before all else."""
-        self.core.use(virtual_memory_of(self.api, self.device))
-
-    def take(self, int64_t size, int64_t stream) -> HeapBlock | int:
-        """Return the `HeapBlock` of a request, or the driver's error; `stream`: a handle, or `SHARED`."""
-        cdef HeapBlock block = HeapBlock.__new__(HeapBlock)
-        cdef int error
-        with nogil:
-            error = self.core.take(size, stream, block.place)
+    def take(self, int64_t size, int64_t stream) -> Segment | int:
+        """Return the `Segment` of a block, or the driver's error."""
+        cdef Segment segment = Segment.__new__(Segment)
+        cdef int error = self.core.take(size, stream, segment.place)
         if error != 0:
             return error
-        block.heap = self
-        return block
+        segment.segments = self
+        return segment
 
-    def leave(self, int64_t stream):
-        """Note that the program drops a stream: its handle may be another one's from now on."""
-        with nogil:
-            self.core.leave(stream)
+    def keep_limit(self, int64_t asked) -> bool:
+        return self.core.keep_limit(asked)
 
     def trim(self):
-        with nogil:
-            self.core.trim()
+        self.core.trim()
 
     def make_room(self):
-        with nogil:
-            self.core.make_room()
+        self.core.make_room()
 
     def room(self, cbool within_limit, int64_t live_peak) -> int:
         """Return the bytes that all arenas may take now, so that no more is held than has been live at a time.
@@ -188,8 +140,10 @@ cdef class DeviceHeap:
         return self.core.room(within_limit, live_peak)
 
     def note_arenas(self, int64_t size):
-        with nogil:
-            self.core.note_arenas(size)
+        self.core.note_arenas(size)
+
+    def note_beside(self, int64_t held, int64_t used):
+        self.core.note_beside(held, used)
 
     def begin_step(self):
         """Note that a step begins; on any thread, also one that must not ask the device."""
@@ -198,13 +152,33 @@ cdef class DeviceHeap:
     def reset_peak(self):
         self.core.reset_peak()
 
+    def set_page(self, int64_t page):
+        self.core.set_page(page)
+
     def reserved(self) -> tuple[int, int]:
         """Return the bytes held of the device, arenas included, and the most so far."""
         return self.core.held(), self.core.peak()
 
     @property
-    def free_ranges(self) -> int:
-        return self.core.free_ranges()
+    def unused(self) -> int:
+        return self.core.unused()
+
+    @property
+    def free_segments(self) -> int:
+        return self.core.free_segments()
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether the driver was asked for `patience` segments."""
+        return self.core.is_worn()
+
+    @property
+    def patience(self) -> int:
+        return self.core.patience
+
+    @patience.setter
+    def patience(self, uint64_t patience):
+        self.core.patience = patience
 
     @property
     def limit(self) -> int:
@@ -216,25 +190,25 @@ cdef class DeviceHeap:
         self.core.set_limit(limit)
 
 
-cdef DeviceHeap heap_of(CDeviceHeap* core, owner):
-    """The heap of a pool that is compiled as a whole."""
-    cdef DeviceHeap heap = DeviceHeap.__new__(DeviceHeap, -1)
-    heap.core, heap.owner = core, owner
-    return heap
+cdef Segments segments_of(CSegments* core, owner):
+    """The segments of a pool that is compiled as a whole."""
+    cdef Segments segments = Segments.__new__(Segments, -1)
+    segments.core, segments.owner = core, owner
+    return segments
 
 
 @cython.final
 @cython.freelist(256)
-@cython.no_gc_clear  # its heap must still be there when it dies in a cycle
-cdef class HeapBlock:
-    """Owns the memory of a live block: when it ends, its heap takes it back."""
+@cython.no_gc_clear  # its segments must still be there when it dies in a cycle
+cdef class Segment:
+    """Owns the memory of a live block: when it ends, its pool takes it back."""
 
-    cdef DeviceHeap heap
-    cdef HeapPlace place
+    cdef Segments segments
+    cdef SegmentPlace place
 
     def __dealloc__(self):
-        if self.heap is not None and not stow_is_finalizing():
-            self.heap.core.give(self.place)
+        if self.segments is not None and not stow_is_finalizing():
+            self.segments.core.give(self.place)
 
     @property
     def address(self) -> int:
