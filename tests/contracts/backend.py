@@ -85,6 +85,7 @@ class BackendContract:
     """No overlap, every byte read back, no byte lost, no failure that upstream has not had."""
 
     backend: ClassVar[Callable[..., Any]]
+
     @pytest.fixture
     def own(self) -> Iterator[Any]:
         """A backend, all blocks of which are gone in the end."""
