@@ -52,11 +52,6 @@ def run(host: HandlerPool, *starts: LaneStart) -> list[tuple[int, Any]]:
     return host.end(step_slot, step)
 
 
-def on_another_thread(work: Callable[[], Any]) -> Any:
-    with ThreadPoolExecutor(1) as threads:
-        return threads.submit(work).result(60)
-
-
 # ------------------------------------------------------------------------------------------------------------ the core
 
 

@@ -202,12 +202,6 @@ def test_each_rule_is_named(validate, ties, offsets, message, pair):
     assert error.value.pair == pair
 
 
-@BOTH
-def test_ties_that_are_kept(validate):
-    problem = Problem([4, 4, 4], [0, 4, 3], [4, 9, 7], contiguous=[[1, 2]], apart=[[0, 2]])
-    validate(problem, [0, 0, 4])
-
-
 def test_ties_are_part_of_the_problem():
     problem = Problem([4, 4, 4], [0, 5, 3], [4, 9, 7], apart=[[0, 1]], contiguous=[[1, 2], [0]])
     assert repr(problem) == "Problem(3 blocks, 0 gaps, 0 fixed, 1 apart, 1 contiguous)"

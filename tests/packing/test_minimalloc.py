@@ -1,4 +1,3 @@
-import os
 import stat
 
 import numpy as np
@@ -119,15 +118,6 @@ def test_any_id_is_written_and_read_back(write, tmp_path):
     path = tmp_path / "p.csv"
     Problem(*np.ones((2, 6)), [2] * 6, id=names).to_csv(path)
     assert minimalloc.read(path).id == names
-
-
-def test_a_failed_write_leaves_nothing_behind(write, tmp_path):
-    table = minimalloc.read(write(PLAIN + "a,0,3,4\n"))
-    folder = tmp_path / "target.csv"
-    folder.mkdir()
-    with pytest.raises(OSError):  # noqa: PT011 (which one depends on the system)
-        minimalloc.write(folder, table)
-    assert sorted(os.listdir(tmp_path)) == ["problem.csv", "target.csv"]
 
 
 def test_a_link_is_written_through_and_the_mode_is_kept(write, tmp_path):

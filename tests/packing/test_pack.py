@@ -105,12 +105,6 @@ def test_window_repair_keeps_to_a_time_limit_that_is_over_in_its_first_start():
     assert solvers["window_repair"](problem, PackingOptions(effort=1)).offsets is not None
 
 
-@pytest.mark.parametrize("name", ["auto", "best_fit"])
-def test_names_are_taken_once(name):
-    with pytest.raises(ValueError, match="exists"):
-        register(name)(solvers["best_fit"])
-
-
 def test_capacities_below_the_bound_are_refused_with_its_witness():
     with pytest.raises(InfeasibleError, match=r"capacity of 15 bytes .* of 16: .* alive at tick 20 need 16"):
         pack(Problem([5, 7, 9], [0, 10, 20], [15, 30, 30]), capacity=15)

@@ -2,23 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from stowplan.packing import PackingOptions, Problem, check, lower_bound, pack, portfolio, solvers
-from stowplan.packing.constraints import reduce
+from stowplan.packing import PackingOptions, Problem, lower_bound, pack, portfolio, solvers
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers import by_conflicts
 
 from ..problems import problems, random_problem
 from ..reference import by_conflicts as reference
-
-
-@settings(settings.get_profile("usual"))
-@given(problems())
-def test_a_placement_is_valid_and_never_worse_than_its_first_run(problem):
-    placement = pack(problem, "by_conflicts")
-    check(problem, placement.offsets)
-    first = solvers["by_conflicts"](problem, PackingOptions(effort=1)).offsets
-    check(problem, first)
-    assert placement.peak <= (first + problem.size).max(initial=0)
 
 
 @settings(settings.get_profile("usual"))
@@ -61,12 +50,6 @@ def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():
     names = [name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)]
     assert names == ["best_fit", "by_conflicts", "exact"]
     assert "by_conflicts" not in [name for name, _ in portfolio.steps(few, PackingOptions(), apart=9)]
-
-
-def test_what_sticks_out_is_placed_earlier_the_next_time():
-    problem = reduce(forbidden_pairs(300, 3000)[0]).problem
-    once, often = (solvers["by_conflicts"](problem, PackingOptions(effort=e)).offsets for e in (1, 10**6))
-    assert peak_of(problem, often) < peak_of(problem, once)
 
 
 def test_more_pairs_than_memory_is_for_give_way_to_best_fit(monkeypatch):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.packing import Answer, PackingOptions, Problem, check, lower_bound, pack, solvers
+from stowplan.packing import Answer, PackingOptions, Problem, check, pack, solvers
 from stowplan.packing.placement import peak_of
 
 from ..problems import data, digest, problems, random_problem
@@ -45,11 +45,6 @@ def test_progress_tells_every_improvement():
     offsets = searched(problem, effort=10, report=lambda peak: peaks.append(peak) or True).offsets
     assert peaks == sorted(set(peaks), reverse=True)
     assert peaks[-1] == peak_of(problem, offsets)
-
-
-def test_the_optimum_of_g_1():
-    problem = data("idealloc/G_1.csv")
-    assert pack(problem, "search").peak == lower_bound(problem)
 
 
 def test_thousands_of_blocks_are_repaired_in_windows():

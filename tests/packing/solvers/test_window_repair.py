@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
-from stowplan.packing import PackingOptions, Problem, check, check_fast, lower_bound, pack, solvers
+from stowplan.packing import PackingOptions, Problem, check_fast, lower_bound, pack, solvers
 from stowplan.packing.placement import peak_of
 
-from ..problems import data, digest, problems, random_problem
+from ..problems import data, digest, random_problem
 
 pytestmark = pytest.mark.no_cover
 
@@ -39,14 +38,6 @@ def test_blocks_go_under_an_obstacle_and_on_top_of_it():
     assert repaired(problem, effort=1).tolist() == [0, 2, 3]
 
 
-@settings(settings.get_profile("cheap"))
-@given(problems())
-def test_placements_are_valid_and_repeatable(problem):
-    offsets = repaired(problem, effort=3000, seed=1)
-    check(problem, offsets)
-    assert repaired(problem, effort=3000, seed=1).tolist() == offsets.tolist()
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_repair_never_raises_the_peak(seed):
     problem = random_problem(seed, 400)
@@ -68,16 +59,6 @@ def test_repair_lowers_a_long_problem():
     assert peak_of(problem, after) <= 1.04 * lower_bound(problem)
 
 
-def test_many_live_blocks():
-    problem = generated(20_000, 3000)
-    assert pack(problem, "window_repair").peak <= 1.025 * lower_bound(problem)
-
-
 def test_pangu_below_what_the_greedy_rule_by_size_finds():
     problem = data("idealloc/pangu_2.6B.csv")
     assert pack(problem, "window_repair").peak < 1.0076 * lower_bound(problem)
-
-
-def test_a_time_limit_of_zero_still_makes_one_start_of_a_small_problem():
-    problem = random_problem(1)
-    check(problem, repaired(problem, time_limit=0))
