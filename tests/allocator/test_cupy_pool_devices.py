@@ -16,13 +16,6 @@ from ..running import run
 from .cupy_host import HostUpstream, address, chain, cupy, empty, fill, holds
 
 
-def test_the_innermost_pool_serves(pool: CupyPool) -> None:
-    other = CupyPool(HostUpstream(), device=0)
-    with other.serving():
-        empty(3000)
-    assert (other.stats.reasons, pool.stats.reasons) == ({"outside": 1}, {})
-
-
 def test_what_users_know_from_memory_pool(pool: CupyPool, upstream: HostUpstream) -> None:
     array = empty(1000)
     assert pool.used_bytes() == 1000

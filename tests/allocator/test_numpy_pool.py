@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from stowplan import NumpyPool
-from stowplan.profiler.default_handler import default_handler
 
 
 def chain(size: int = 10_000) -> float:
@@ -61,9 +60,3 @@ def test_nested_pools_leave_each_other_alone() -> None:
             assert inner.wait()
     assert outer.stats.plans == inner.stats.plans == 1
     assert set(inner.stats.reasons) == {"no_plan"}
-
-
-def test_default_handler_is_the_same_inside_a_pool() -> None:
-    before = default_handler()
-    with NumpyPool(small=0):
-        assert default_handler() is before

@@ -62,23 +62,6 @@ def test_the_plan_of_such_a_step_holds_what_it_frees() -> None:
     assert not profile.wrapped.any()
 
 
-def test_a_request_beyond_the_limit_fails_and_says_why() -> None:
-    pool = NumpyPool(limit=1_000_000)
-    with pool:
-        kept = np.ones(100_000)
-        with pytest.raises(MemoryError) as failure, pool.step("task"):
-            np.ones(100_000)
-        assert pool.stats.live_bytes == kept.nbytes
-        assert np.ones(10_000).sum() == 10_000  # there is room for this
-        assert np.zeros(10_000).sum() == 0
-        with pytest.raises(MemoryError):
-            np.zeros(100_000)
-    report = pool.report()
-    assert "the limit of 1,000,000 bytes leaves no room for 800,000 bytes" in report
-    notes = getattr(failure.value, "__notes__", [str(failure.value.__cause__)])
-    assert any("the limit of 1,000,000 bytes" in note for note in notes)
-
-
 def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:
     sizes = (30_000, 30_000)  # 480,000 bytes of an arena
     for limit, share in ((800_000, 1.0), (700_000, 0.0)):

@@ -69,15 +69,3 @@ def test_a_plan_that_does_not_fit_is_given_up_for_the_step() -> None:
     core.begin_step(plan)
     assert core.request(8)[0] == 0 or core.counters()["requests"]["late"] > 0  # block 0 still lives there
     core.end_step()
-
-
-def test_a_few_unknown_requests_do_not_give_a_plan_up() -> None:
-    core = Replay()
-    core.reserve(ARENA, 1 << 20)
-    core.begin_step(sizes_plan(1, *([8] * 400)))
-    for i in range(400):
-        core.request(8)
-        if i % 8 == 0:
-            core.request(16)
-    assert core.counters()["requests"]["replayed"] == 400
-    core.end_step()

@@ -152,16 +152,6 @@ def test_pools_that_are_not_to_be_told_and_such_that_do_not_serve_here_are_not()
     assert (marked.stats.steps, elsewhere.stats.steps, told.stats.steps) == (0, 0, 3)
 
 
-def test_several_pools_are_told_at_once() -> None:
-    inner, outer = NumpyPool(auto_step=True), NumpyPool(auto_step=True)
-    outer.install()
-    with inner:
-        iterate(inner, 3)
-    iterate(outer, 3)
-    outer.uninstall()
-    assert (inner.stats.steps, outer.stats.steps) == (3, 3)
-
-
 class Twice(chainer.optimizers.SGD):  # type: ignore[misc]
     """Its update is that of the class that it is of, and has another optimizer update."""
 

@@ -149,16 +149,6 @@ def test_without_the_wait_the_books_find_the_race(pool: SimulatedPool) -> None:
         run(pool, 1, lambda: used_on_copy(pool))
 
 
-def test_without_a_word_the_books_find_the_race(pool: SimulatedPool) -> None:
-    def work() -> None:
-        lend(pool, COPY, say=False)
-        pool.empty(4000)
-
-    with pytest.raises(RaceError):
-        run(pool, 6, work)
-    pool.memory.races.clear()
-
-
 def test_nobody_waits_for_what_is_done(pool: SimulatedPool) -> None:
     run(pool, 6, lambda: lend(pool, COPY))
     pool.simulated.run_all()
@@ -202,14 +192,6 @@ def test_a_failing_upstream_has_what_other_streams_are_done_with(pool: Simulated
     pool.memory.limit = 6000
     pool.empty(5500)
     assert "synchronize" in pool.simulated.calls
-
-
-def test_the_block_s_own_stream_needs_no_word(pool: SimulatedPool) -> None:
-    array = pool.empty(1000, COPY)
-    pool.record_stream(array, COPY)
-    del array
-    assert pool.memory.live_bytes == 0
-    assert pool.simulated.calls == []
 
 
 def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> None:

@@ -61,20 +61,6 @@ def test_two_steps_as_one() -> None:
     assert profile.wrapped.tolist() == [False, False, True, False]
 
 
-def test_the_later_of_two_frees_counts() -> None:
-    first = log((ALLOCATE, 0, 8), (FREE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4))
-    second = log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 0, 8), (FREE, 1, 4))
-    profile = profile_step(first, second)
-    assert profile.end[0] > profile.start[1]
-
-
-def test_live_blocks_keep_their_place_round_the_circle() -> None:
-    profile = profile_step(log((ALLOCATE, 0, 8), (ALLOCATE, 1, 4), (FREE, 1, 4)), log((ALLOCATE, 0, 9)))
-    assert profile.wrapped.tolist() == [True, False]
-    assert profile.end[0] % profile.period == profile.start[0] - 1
-    assert (profile.live_bytes() >= 8).sum() == profile.period - 1  # all ticks but the free itself
-
-
 def test_the_time_is_unknown_where_the_recorder_noted_none() -> None:
     events = log((ALLOCATE, 0, 8), (FREE, 0, 8)).events.copy()
     events["time_ns"] = 0

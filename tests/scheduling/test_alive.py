@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,12 +53,6 @@ def test_kept_packed_and_dropped_values_of_a_small_step() -> None:
     way[2] = Way.PACKED
     # While operator 2 reads it, it is not packed.
     assert alive_at_peak(graph, Schedule(kept.order, way)) == Alive(2, False, ((3, 40), (2, 20)), 3)
-
-
-def test_nothing_is_alive_in_a_step_without_bytes() -> None:
-    graph = StepGraph(reads=[[]], writes=[[0]], size=[0])
-    assert alive_at_peak(graph, as_recorded(graph)) == Alive(-1, False, (), 0)
-    assert np.array_equal(simulate(graph, as_recorded(graph)).live, [0])
 
 
 def test_the_floor_of_an_update_does_not_depend_on_the_batch() -> None:

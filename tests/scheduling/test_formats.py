@@ -138,11 +138,6 @@ def test_refuses_what_is_no_graph(tmp_path: Path, content: bytes, message: str) 
         read_graph(tmp_path / "wrong")
 
 
-def test_a_missing_file_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_graph(tmp_path / "none.json")
-
-
 def table() -> dict[str, tuple[int, int]]:
     """Nodes and the peak of PyTorch's own order, from the table beside the graphs."""
     rows = (DATA / "README.md").read_text(encoding="utf-8").splitlines()

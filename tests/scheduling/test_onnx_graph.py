@@ -301,12 +301,6 @@ def test_nothing_large_is_computed_on_the_way_to_a_shape(file: Path) -> None:
     assert sizes(graph)["z"] == 4 * 10**18
 
 
-def test_strings_have_no_size(file: Path) -> None:
-    nodes = [node("Relu", "x", "y")]
-    with pytest.raises(FormatError, match="tensor 's' has elements of type STRING"):
-        read_graph(saved(file, nodes, [info("x", 4), info("s", 4, kind=8)], [info("y", 4)]))
-
-
 @pytest.mark.parametrize("content", [b"", b"\xff\xff\xff", b"{}", b"PK\x03\x04"])
 def test_foreign_files(file: Path, content: bytes) -> None:
     file.write_bytes(content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -10,30 +9,17 @@ import pytest
 
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
-from ..stowplan.command_line import refused, stowplan
+from ..stowplan.command_line import stowplan
 from .reference.order import layered
-
-OPGRAPH = {
-    "format": "opgraph-1",
-    "name": "small",
-    "resident": [{"id": 0, "bytes": 2048, "kind": "parameter", "name": "W"}],
-    "nodes": [
-        {"name": f"make{i}", "op": "conv", "phase": "forward", "inputs": [0], "in_place": False,
-         "outputs": [{"id": 1 + i, "bytes": 1000, "alias_of": None}]}
-        for i in range(3)
-    ] + [
-        {"name": f"use{i}", "op": "sum", "phase": "forward", "inputs": [1 + i], "in_place": False,
-         "outputs": [{"id": 4 + i, "bytes": 8, "alias_of": None}]}
-        for i in range(3)
-    ],
-    "outputs": [4, 5, 6],
-}  # fmt: skip
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Path:
-    path = tmp_path / "small.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(OPGRAPH).encode()))
+    """Three operators that make 1000 bytes each, which three others read; with a parameter of 2048."""
+    reads, writes = [[0]] * 3 + [[1], [2], [3]], [[k] for k in range(1, 7)]
+    size, kept = [2048, *[1000] * 3, *[8] * 3], [0] * 4 + [1] * 3
+    path = tmp_path / "small.graph"
+    StepGraph(reads, writes, size, resident=[1] + [0] * 6, kept=kept).save(path)
     return path
 
 
@@ -76,29 +62,3 @@ def test_what_is_not_proved_says_how_far_it_can_be_off(tmp_path: Path) -> None:
     layered(300, 700, 30, 0).save(path)
     assert "above the optimum" in stowplan("order", path, "--time-limit", 0).output
     assert json.loads(stowplan("order", path, "--time-limit", 0, "--json").stdout)["optimal"] is False
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [(b"nothing", "neither a step graph nor JSON"), (b"[]", "expected 'opgraph-1'"), (b"\x1f\x8b12", "gzip")],
-)
-def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, content: bytes, expected: str) -> None:
-    path, written = tmp_path / "bad.json", tmp_path / "order.json"
-    path.write_bytes(content)
-    (line,) = refused("order", path, "-o", written).splitlines()
-    assert line.startswith(f"Error: {path}: ")
-    assert expected in line
-    assert not written.exists()
-
-
-def test_an_unknown_solver_is_bad_input(graph: Path) -> None:
-    said = refused("order", graph, "--solver", "best")
-    assert "there is no solver named 'best'; expected one of: auto, exact, greedy, ilp, local" in said
-
-
-def test_a_shell_completes_the_solvers() -> None:
-    from stowplan.cli.commands.order import order as command
-
-    (option,) = [p for p in command.params if p.name == "solver"]
-    offered = option.type.shell_complete(None, option, "e")  # type: ignore[arg-type]
-    assert [item.value for item in offered] == ["exact"]

@@ -103,15 +103,6 @@ def test_published_graphs_are_decided_rightly(count: int) -> None:
     check(reuse.problem, pack(reuse.problem).offsets)
 
 
-def test_ten_thousand_operators_are_one_comparison_a_pair() -> None:
-    rng = random.Random(0)
-    reads = [[rng.randrange(max(0, i - 20), i)] if i else [] for i in range(10_000)]
-    graph = StepGraph(reads, [[i] for i in range(10_000)], [1] * 10_000)
-    reuse = safe_reuse(graph, partition(rng, graph, 4))
-    assert reuse.clock.shape == (10_000, 4)
-    assert len(reuse.problem) == 10_000
-
-
 @pytest.mark.parametrize(
     ("streams", "expected"),
     [

@@ -125,15 +125,6 @@ def test_what_is_dropped_is_recomputed_before_its_reader() -> None:
     assert outcome.recomputed == ((4, (0,)),)
 
 
-def test_a_recomputation_goes_back_to_what_is_there() -> None:
-    graph = two_layers()
-    outcome = simulate(graph, with_way(graph, v1=Way.DROPPED, v2=Way.DROPPED))
-    assert outcome.recomputed == ((3, (0, 1)),)
-    # At position 3: a and b again, and then what the operator itself needs; a stays for position 4.
-    assert outcome.live.tolist() == [10, 30, 21, 51, 40, 15]
-    assert (outcome.place, outcome.rerun, outcome.extra_seconds) == (3, -1, 3.0)
-
-
 def test_what_is_packed_is_small_between_its_uses() -> None:
     graph = two_layers(packed=[100, 2, 20, 1, 20, 10, 5])
     outcome = simulate(graph, with_way(graph, v1=Way.PACKED), Rates(pack=10.0))
@@ -149,15 +140,6 @@ def test_what_is_swapped_is_away_as_long_as_the_transfers_allow() -> None:
     slow = two_layers(workspace=[0, 0, 0, 0, 0, 0])
     assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=20.0)).extra_seconds == 0.0
     assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=10.0)).extra_seconds == 0.5
-
-
-def test_on_demand_a_value_is_away_whatever_the_transfers_take() -> None:
-    graph = two_layers()
-    for rate in (1e9, 10.0, 0.5):
-        outcome = simulate(graph, with_way(graph, v1=Way.ON_DEMAND), Rates(swap=rate))
-        assert outcome.swapped == ((1, 2, 4),)
-        assert outcome.live.tolist() == [10, 30, 21, 41, 40, 15]
-        assert outcome.extra_seconds == 2 * 10 / rate
 
 
 def test_an_empty_step() -> None:

@@ -20,12 +20,10 @@ from stowplan.scheduling import (
     check,
     choices,
     lean,
-    registry,
     require_valid,
     simulate,
 )
 from stowplan.scheduling._descent import descend
-from stowplan.scheduling.registry import SchedulingOptions, register
 from stowplan.scheduling.solve import Solution, curve, least, schedule
 
 from .graphs import random_graph, random_schedule
@@ -179,12 +177,6 @@ def test_what_progress_raises_comes_out() -> None:
         schedule(graph, budget, "greedy", progress=fail)
 
 
-def test_no_time_still_gives_an_answer() -> None:
-    graph = branching_net(40, 6)
-    free = simulate(graph, lean(graph)).peak
-    assert least(graph, time_limit=0).peak <= free
-
-
 def test_swapping_is_chosen_where_it_is_cheaper() -> None:
     graph = chain_net(10, 2)
     budget = int(0.7 * simulate(graph, lean(graph)).peak)
@@ -208,19 +200,6 @@ def test_swapping_is_chosen_where_it_is_cheaper() -> None:
 def test_bad_arguments(arguments, error, said) -> None:
     with pytest.raises(error, match=said):
         schedule(chain_net(3, 0), **arguments)
-
-
-def test_solvers_can_be_registered(request: pytest.FixtureRequest) -> None:
-    request.addfinalizer(lambda: registry._solvers.pop("mine"))
-
-    @register("mine")
-    def mine(graph: StepGraph, options: SchedulingOptions) -> Schedule:
-        return as_recorded(graph)
-
-    graph = chain_net(3, 0)
-    assert schedule(graph, solver="mine").solver == "mine"
-    with pytest.raises(ValueError, match="'mine' exists"):
-        register("mine")
 
 
 def test_empty_graph() -> None:

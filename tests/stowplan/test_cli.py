@@ -100,25 +100,6 @@ def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> No
     assert stowplan("pack", path, "--capacity", 85, "--time-limit", 5).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("id,lower,upper\na,0,1\n", "size"),
-        ("id,lower,upper,size\na,0,4,4\nb,2,6,-8\n", "line 3"),
-        ("id,lower,upper,size\na,4,4,4\n", "line 2"),
-        ("id,lower,upper,size\na,zero,4,4\n", "line 2"),
-        ("", "empty"),
-    ],
-)
-def test_pack_refuses_bad_files(text: str, expected: str, tmp_path: Path) -> None:
-    path, answer = tmp_path / "bad.csv", tmp_path / "answer.csv"
-    path.write_text(text)
-    (line,) = refused("pack", path, "-o", answer).splitlines()
-    assert line.startswith(f"Error: {path}")
-    assert expected in line
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv"]
-
-
 def test_pack_refuses_an_unknown_solver(problem: Path, tmp_path: Path) -> None:
     answer = tmp_path / "answer.csv"
     said = refused("pack", problem, "--solver", "magic", "-o", answer)

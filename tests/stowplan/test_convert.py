@@ -7,9 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
 
-from stowplan.cli.main import main
 from stowplan.profiler import formats
 
 from .command_line import refused, stowplan
@@ -39,14 +37,6 @@ def test_the_help_lists_the_formats() -> None:
     for form in formats.registered():
         assert f"{form.name}: " in shown
         assert all(suffix in shown for suffix in form.suffixes)
-
-
-def test_completion_offers_what_is_read_and_what_is_written() -> None:
-    complete = ShellComplete(main, {}, "stowplan", "_STOWPLAN_COMPLETE")
-    read = {item.value for item in complete.get_completions(["convert", "--from"], "")}
-    written = {item.value for item in complete.get_completions(["convert", "--to"], "")}
-    assert (read - written, written - read) == ({"rmm"}, set())
-    assert read & written == {"minimalloc", "profile", "torch"}
 
 
 def test_an_unknown_format_is_refused_with_those_known(problem: Path, tmp_path: Path) -> None:

@@ -95,13 +95,6 @@ def test_cupy_s_requests_are_recorded(folder: Path) -> None:
     assert not profile.escaped.any()
 
 
-def test_marked_steps(folder: Path) -> None:
-    done = program("profile", "--step-function", "__main__:step", "--no-sites", "loop.py", "9", folder=folder)
-    assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr, done.stderr
-    profile = Profile.load(folder / "loop.profile")
-    assert (profile.size.tolist(), profile.sites) == ([3000, 700, 1500, 900], ())
-
-
 def test_the_device_is_the_user_s_choice(folder: Path) -> None:
     done = program("profile", "--device", "cpu", "loop.py", "50", folder=folder)
     assert "stowplan: NumPy: " in done.stderr, done.stderr
@@ -144,13 +137,6 @@ def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
     assert figures["share"] > 0.99
     assert figures["replayed"] > 0.5 * figures["requests"]
     assert figures["arena_bytes"] == figures["lower_bound"] == 4096
-
-
-def test_run_serves_cupy_without_steps(folder: Path) -> None:
-    done = program("run", "--stats", "stats.json", "loop.py", "50", folder=folder)
-    assert done.stdout == program("loop.py", "50", folder=folder, first="").stdout, done.stderr
-    figures = json.loads((folder / "stats.json").read_text())["cupy"]
-    assert (figures["steps"], figures["reasons"]) == (0, {"outside": 4 * 50 + 1})
 
 
 def test_chainer_tells_cupy_s_pool_where_steps_end(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.errors import ProfileError
-from stowplan.insight.differences import Difference, differences, holders
+from stowplan.insight.differences import Difference, differences
 from stowplan.profiler.program import Holder, Program
 
 from .command_line import stowplan
@@ -48,19 +47,6 @@ def test_call_sites_are_needed() -> None:
     step = Profile([10, 20], [0, 1], [3, 2], period=4)
     with pytest.raises(ProfileError, match="no call sites"):
         differences(step, step)
-
-
-def test_what_the_sites_hold_adds_up_to_the_live_peak() -> None:
-    site, sites = np.array([0, 1], dtype=np.int32), ("a.py:1 f", "a.py:2 g")
-    step = Profile([10, 40], [0, 2], [1, -1], period=3, site=site, sites=sites)
-    before, after = replace(step, alive=[100, 40]), replace(step, alive=[110, 130])
-    assert {d.site: (d.before, d.after) for d in differences(before, after)} == {
-        "a.py:1 f": (10, 0),
-        "a.py:2 g": (0, 40),
-        "": (90, 90),
-    }
-    begun = replace(before, program=Program(before=120))
-    assert holders(begun) == (Holder("", 0, 120),)
 
 
 def test_the_command_lists_the_largest_first(tmp_path: Path) -> None:

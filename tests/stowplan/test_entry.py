@@ -62,10 +62,6 @@ def test_help_is_the_command_s_own() -> None:
     assert "--step-function MODULE:FUNCTION" in stowplan("run", "-h").stdout
 
 
-def test_an_option_that_there_is_not_is_no_script() -> None:
-    assert "No such option '--bogus'" in refused("profile", "--bogus", "train.py")
-
-
 @pytest.mark.parametrize("command", ["run", "profile"])
 def test_our_options_after_the_script_are_said(command: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

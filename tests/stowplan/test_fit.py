@@ -11,7 +11,7 @@ import pytest
 
 from stowplan import NumpyRecorder, Profile
 from stowplan.insight.comparison import compare
-from stowplan.insight.on_device import FITS, NOT, POOLS, TOO_CLOSE, UNKNOWN, verdict_of
+from stowplan.insight.on_device import NOT, UNKNOWN
 from stowplan.planning import make_plan
 from stowplan.prediction import fit_steps
 from stowplan.prediction.steps import largest_batch
@@ -156,31 +156,6 @@ def recorded(batch: int) -> Profile:
 @pytest.fixture
 def host(tmp_path: Path) -> list[str]:
     return saved(tmp_path, recorded)
-
-
-def test_pools_reserve_what_the_larger_step_takes(host: list[str]) -> None:
-    found = figures("fit", *host, "--batch", 16, "--device", "cuda:24GiB")
-    assert found["retained"] // 1000 == 800  # the weights are older
-    (one,) = found["predictions"]
-    real = compare(recorded(16), alignment=512, pools=POOLS)
-    assert {way["name"]: way["step"] for way in one["ways"]} == {
-        **{name: use.reserved_peak for name, use in real.pools.items()},
-        "plan": real.plan.arena_bytes,
-    }
-    assert {way["total"] - way["step"] for way in one["ways"]} == {found["retained"]}
-    assert (one["verdict"], one["pool"], one["remedies"]) == (FITS, "cupy", [])
-    (less,) = figures("fit", *host, "--batch", 16, "--device", "cuda:24GiB", "--retained", "1MiB")[
-        "predictions"
-    ]
-    assert {way["total"] - way["step"] for way in less["ways"]} == {MIB}
-
-
-def test_verdicts_leave_room_for_the_unknown() -> None:
-    memory = 4 * GIB
-    assert verdict_of(memory - UNKNOWN, memory) == FITS
-    assert verdict_of(memory - UNKNOWN + 1, memory) == TOO_CLOSE
-    assert verdict_of(memory, memory) == TOO_CLOSE
-    assert verdict_of(memory + 1, memory) == NOT
 
 
 def test_a_plan_changes_the_answer(host: list[str]) -> None:

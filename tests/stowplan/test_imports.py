@@ -17,23 +17,8 @@ from stowplan import Profile
 from ..children import printed
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAVES = {
-    "stowplan._version",
-    "stowplan.archive",
-    "stowplan.compat",
-    "stowplan.compat_chainermn",
-    "stowplan.errors",
-    "stowplan.files",
-    "stowplan.host_memory",
-    "stowplan.import_hooks",
-    "stowplan.minimalloc",
-    "stowplan.lazy",
-    "stowplan.removed",
-    "stowplan.registry",
-    "stowplan.swap_transfers",
-    "stowplan.swapping",
-    "stowplan.units",
-}
+LEAVES = {f"stowplan.{path.stem}" for path in (ROOT / "stowplan").glob("*.py") if path.stem[:2] != "__"}
+"""Modules that stand in no room."""
 FRAMEWORKS = (
     "chainer",
     "cupy",

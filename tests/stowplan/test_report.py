@@ -16,7 +16,7 @@ from stowplan.insight.report.figures import AddressMap, plan_map, pool_map, rast
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
 
-from .command_line import figures, refused, stowplan
+from .command_line import refused, stowplan
 
 needs_bokeh = pytest.mark.skipif(
     find_spec("bokeh") is None, reason="bokeh is not installed; expected: pip install 'stowplan[report]'"
@@ -71,16 +71,6 @@ def test_top_sites() -> None:
     assert rank.tolist() == [0, 1, 0]
 
 
-def test_blocks_by_size_where_no_sites_are_known() -> None:
-    plan = make_plan(Profile([512, 1024, 512], [0, 1, 2], [3, 4, 5], period=6), alignment=512)
-    sites, rank = top_sites(plan, peak_tick=2)
-    assert [(site.name, site.at_peak) for site in sites] == [
-        ("blocks of 1.0 KiB", 1024),
-        ("blocks of 512 B", 1024),
-    ]
-    assert rank.tolist() == [1, 0, 1]
-
-
 def test_the_image_shows_pieces_where_they_are() -> None:
     pieces = AddressMap(*(np.array(a) for a in ([0, 1], [0, 6], [5, 10], [0, 5])), reserved=10)
     image = raster(pieces, np.array([5, 5]), np.array([1, 2]), (10, 10), (4, 4))
@@ -111,17 +101,6 @@ def test_pages_ask_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_
 def test_a_profile_without_planned_blocks_has_a_report(tmp_path: Path, profile: Profile) -> None:
     profile.save(tmp_path / "empty.profile")
     assert report(tmp_path / "empty.profile", "-o", tmp_path / "report.html").exit_code == 0
-
-
-@needs_bokeh
-def test_what_is_printed_is_of_the_plan(saved: Path, tmp_path: Path) -> None:
-    page, plan = tmp_path / "page.html", make_plan(PROFILE, alignment=64)
-    assert figures("report", saved, "-o", page, "--alignment", 64) == {
-        "output": str(page),
-        "blocks": 3,
-        "arena": plan.arena_bytes,
-        "lower_bound": plan.placement.lower_bound,
-    }
 
 
 @pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.shell_completion import ShellComplete
 
-from stowplan.cli.main import main
 from stowplan.profiler import Profile
 from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
 from stowplan.scheduling.alive import alive_at_peak
 from stowplan.scheduling.bounds import bound_schedules
 from stowplan.scheduling.check import check
-from stowplan.scheduling.registry import names
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 from stowplan.units import human_bytes
@@ -89,11 +86,6 @@ def test_the_curve_for_people(graph: Path) -> None:
     assert "swapped" not in result.output  # a column without a number
 
 
-def test_other_retained_bytes(graph: Path) -> None:
-    rows = figures("schedule", graph, "--points", 3, "--retained", "1MiB")["curve"]
-    assert all(row["budget"] == row["peak"] + 2**20 for row in rows)
-
-
 def test_a_graph_without_seconds_gets_some(tmp_path: Path) -> None:
     path = tmp_path / "step.graph"
     layers(seconds=False).save(path)
@@ -101,11 +93,6 @@ def test_a_graph_without_seconds_gets_some(tmp_path: Path) -> None:
     assert found["assumed_seconds"]
     assert found["curve"][-1]["extra_seconds"] > 0
     assert "The graph has no seconds: " in stowplan("schedule", path, "--points", 3).output
-
-
-def test_a_named_policy(graph: Path) -> None:
-    rows = figures("schedule", graph, "--solver", "cheap", "--points", 2)["curve"]
-    assert [row["solver"] for row in rows] == ["lean", "cheap"]
 
 
 # ------------------------------------------------------------------------------------------------------------ a budget
@@ -149,13 +136,6 @@ def test_a_budget_for_people(graph: Path) -> None:
     assert "Swapped: " not in result.output
 
 
-def test_what_is_above_lean_costs_nothing(graph: Path) -> None:
-    found = figures("schedule", graph, "--budget", LEAN + RESIDENT)
-    assert found["schedule"]["extra_seconds"] == 0
-    assert found["listed"] == {"dropped": [], "packed": [], "swapped": []}
-    assert "0.0000 s extra" in stowplan("schedule", graph, "--budget", LEAN + RESIDENT).output
-
-
 def test_swapping(graph: Path) -> None:
     budget = int(0.7 * LEAN) + RESIDENT
     without, with_it = (figures("schedule", graph, "--budget", budget, *more) for more in ((), ("--swap",)))
@@ -194,16 +174,6 @@ def test_a_profile_is_no_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"PK, but not a graph", b"\x1f\x8b, but not gzip", b"{}", b"[1", b"id,lower\n"]
-)
-def test_bad_files_are_one_line(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "bad"
-    path.write_bytes(content)
-    (line,) = refused("schedule", path).splitlines()
-    assert line.startswith(f"Error: {path}")
-
-
-@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["-o", "x.json"], "-o writes one schedule; expected a --budget"),
@@ -218,9 +188,3 @@ def test_bad_files_are_one_line(content: bytes, tmp_path: Path) -> None:
 )
 def test_what_cannot_be_asked(arguments: list[str], expected: str, graph: Path) -> None:
     assert expected in refused("schedule", graph, *arguments)
-
-
-def test_completion_offers_the_solvers_of_schedules() -> None:
-    complete = ShellComplete(main, {}, "stowplan", "_STOWPLAN_COMPLETE")
-    offered = {item.value for item in complete.get_completions(["schedule", "--solver"], "")}
-    assert offered == {"auto", *names()}

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import stowplan
 from stowplan import NumpyRecorder, Profile
 
 from ..children import stowplan as program
@@ -93,17 +92,6 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     assert figures["numpy"]["requests"] > 2000
 
 
-def test_marked_steps_are_the_pool_s(script: Path) -> None:
-    done = program(
-        "run", "--step-function", "__main__:Pond.step", "--stats", "s.json", "pond.py", folder=script.parent
-    )
-    assert done.returncode == 0, done.stderr
-    assert "allocations from a plan; peak reserved" in done.stderr
-    figures = json.loads((script.parent / "s.json").read_text())["numpy"]
-    assert figures["steps"] >= 200
-    assert figures["replayed"] > figures["requests"] / 2
-
-
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.py").write_text("this is no Python")
     (tmp_path / "empty.py").write_text("")
@@ -154,17 +142,6 @@ def test_a_script_in_place_of_its_profile_is_recognized(script: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ pieces
-
-
-def test_marks_are_nothing_where_nobody_looks() -> None:
-    with stowplan.step("a"), stowplan.step():
-        pass
-
-    @stowplan.step()
-    def one() -> int:
-        return 1
-
-    assert one() + one() == 2
 
 
 LIBRARY_ASKS = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -57,16 +56,6 @@ def test_budgets_and_the_ways_beside_them(tmp_path: Path) -> None:
     assert (shown["right"], shown["least"]) == ("yes", peaks[-1] / rows[0]["peak"])
 
 
-def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
-    file = tmp_path / "blocks.json"
-    Kept("blocks", file).add("torch", 0.5, lambda: {"peak": 1})
-
-    def fails() -> dict[str, Any]:
-        raise AssertionError
-
-    assert Kept("blocks", file).add("torch", 0.5, fails) == {"way": "torch", "setting": 0.5, "peak": 1}
-
-
 def test_compiled_steps(tmp_path: Path) -> None:
     file = tmp_path / "blocks.json"
     compiled.measure(MODEL, Kept("blocks", file))
@@ -101,17 +90,3 @@ def test_swap() -> None:
     assert [row["right"] for row in rows] == ["yes"] * 5
     assert rows[-1]["peak"] < rows[2]["peak"] < 1
     assert rows[-1]["swapped"] > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({}, []),
-        ({"identical": False}, ["parameters differ"]),
-        ({"peak": 101, "predicted": 101}, ["peak 101 is above the budget 100"]),
-        ({"predicted": 90}, ["peak 100 was predicted to be 90"]),
-    ],
-)
-def test_a_row_that_is_wrong(changes: dict[str, Any], what: list[str]) -> None:
-    row = {"way": "stowplan", "setting": 100, "peak": 100, "predicted": 100, "identical": True}
-    assert budget.wrong(row | changes) == what

@@ -167,7 +167,3 @@ def test_a_buffer_that_forward_assigns_makes_no_other_plan() -> None:
     for _ in range(3):
         world.step(world.change(None), plainly=False)
     assert len(world.training.plans) == 1
-
-
-def test_there_are_forty_kinds() -> None:
-    assert len(CHANGES) > 40

@@ -15,8 +15,6 @@ from stowplan.profiler import torch_library
 
 from ...children import README_CODE, ROOT, printed
 
-SECONDS = 600
-
 TABLE = """
 import ctypes
 import torch
@@ -63,23 +61,9 @@ here = library()
 """
 
 
-def run(program: str, **environment: str) -> str:
-    """Run a program in a process of its own, with the environment changed; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def run_with_table(program: str, cache: Path) -> None:
     """Run a program after `TABLE`. Python's functions do not live as long as the process, so it ends before they do."""
-    run(f"{TABLE}{program}\nimport os\nos._exit(0)\n", XDG_CACHE_HOME=str(cache))
+    printed("-c", f"{TABLE}{program}\nimport os\nos._exit(0)\n", XDG_CACHE_HOME=str(cache))
 
 
 def kept(cache: Path) -> list[Path]:
@@ -93,7 +77,7 @@ LOAD = "from stowplan.profiler.torch_library import library; print(library().ins
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with the library in it."""
     folder = tmp_path_factory.mktemp("cache")
-    run(LOAD, XDG_CACHE_HOME=str(folder))
+    printed("-c", LOAD, XDG_CACHE_HOME=str(folder))
     return folder
 
 
@@ -102,7 +86,7 @@ def test_is_compiled_once_and_needs_no_compiler_then(cache: Path) -> None:
     assert made.parent.name.startswith("torch-")
     assert made.name == "torch_cpu_allocator.so"
     before = made.stat()
-    assert run(LOAD, XDG_CACHE_HOME=str(cache), CXX="/nowhere/c++", PATH="/nowhere") == "False\n"
+    assert printed("-c", LOAD, XDG_CACHE_HOME=str(cache), CXX="/nowhere/c++", PATH="/nowhere") == "False\n"
     assert kept(cache) == [made]
     assert made.stat().st_mtime_ns == before.st_mtime_ns
 
@@ -112,7 +96,7 @@ def test_processes_may_race(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", LOAD], env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
         for _ in range(2)
     ]
-    assert [process.wait(timeout=SECONDS) for process in racing] == [0, 0]
+    assert [process.wait(timeout=600) for process in racing] == [0, 0]
     assert len(kept(tmp_path)) == 1
 
 
@@ -121,14 +105,14 @@ def test_a_broken_library_is_made_again(cache: Path, tmp_path: Path) -> None:
     broken = tmp_path / made.relative_to(cache)
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"not a library")
-    assert run(LOAD, XDG_CACHE_HOME=str(tmp_path)) == "False\n"
+    assert printed("-c", LOAD, XDG_CACHE_HOME=str(tmp_path)) == "False\n"
     assert broken.stat().st_size == made.stat().st_size
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_apart(tmp_path: Path) -> None:
     in_the_way = tmp_path / "stowplan"
     in_the_way.write_text("a file")
-    assert run(LOAD, XDG_CACHE_HOME=str(tmp_path), TMPDIR=str(tmp_path)) == "False\n"
+    assert printed("-c", LOAD, XDG_CACHE_HOME=str(tmp_path), TMPDIR=str(tmp_path)) == "False\n"
     assert kept(tmp_path) == [in_the_way]
 
 

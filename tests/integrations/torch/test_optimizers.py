@@ -150,17 +150,6 @@ def test_a_buffer_that_becomes_a_view_of_a_parameter_is_read_before_the_update(
     assert training.plans[1].reason == "gradients, hooks, methods or memory that is shared have changed"
 
 
-def test_a_hook_on_the_step_is_called_once_a_step() -> None:
-    model, batches = net()
-    optimizer = sgd(model)
-    calls: list[int] = []
-    optimizer.register_step_post_hook(lambda *_: calls.append(1))
-    training = schedule(model, optimizer, entropy)
-    for batch in batches:
-        training.step(*batch)
-    assert len(calls) == len(batches)
-
-
 def test_gradients_add_up_over_micro_batches() -> None:
     model, batches = net()
     twin, optimizer = copy.deepcopy(model), sgd(model)

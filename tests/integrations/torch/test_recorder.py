@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,8 @@ from torch.profiler import profile as pytorchs_profiler
 from stowplan import Profile, TorchPool, TorchRecorder
 from stowplan.errors import PoolError
 
-SECONDS = 600
+from ...children import stowplan
+
 SMALL = 4096
 HERE = __file__
 
@@ -242,18 +241,6 @@ main()
 """
 
 
-def stowplan(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "stowplan", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-
-
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "script.py"
@@ -263,7 +250,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_a_programs_profile_goes_through_the_other_commands(script: Path) -> None:
     folder = script.parent
-    done = stowplan(folder, "profile", "-o", "step.profile", "script.py", "10")
+    done = stowplan("profile", "-o", "step.profile", "script.py", "10", folder=folder)
     assert done.returncode == 0, done.stderr
     assert "stowplan: PyTorch: the step that it repeats: 3 blocks" in done.stderr
     assert "not recorded: memory that PyTorch's kernels take from the C library" in done.stderr
@@ -274,26 +261,26 @@ def test_a_programs_profile_goes_through_the_other_commands(script: Path) -> Non
         "script.py:10 train > aten::mul",
         "script.py:15 main > aten::ones",
     }
-    compared = json.loads(stowplan(folder, "compare", "--json", "step.profile").stdout)
+    compared = json.loads(stowplan("compare", "--json", "step.profile", folder=folder).stdout)
     assert (compared["alignment"], compared["arena"]) == (64, profile.planned_peak)
 
 
 def test_steps_may_be_marked_by_a_function(script: Path) -> None:
-    done = stowplan(script.parent, "profile", "--step-function", "__main__:train", "script.py", "10")
+    done = stowplan("profile", "--step-function", "__main__:train", "script.py", "10", folder=script.parent)
     assert done.returncode == 0, done.stderr
     assert sorted(Profile.load(script.parent / "script.profile").size.tolist()) == [160_000, 160_000]
 
 
 def test_whoever_asks_for_more_is_recorded_or_who_is_named(script: Path) -> None:
-    done = stowplan(script.parent, "profile", "script.py", "1000000")
+    done = stowplan("profile", "script.py", "1000000", folder=script.parent)
     assert "stowplan: NumPy: the step that it repeats" in done.stderr
-    done = stowplan(script.parent, "profile", "--device", "torch", "script.py", "1000000")
+    done = stowplan("profile", "--device", "torch", "script.py", "1000000", folder=script.parent)
     assert "stowplan: PyTorch: the step that it repeats" in done.stderr
 
 
 def test_without_a_compiler_numpy_is_recorded(script: Path) -> None:
     nothing = {"XDG_CACHE_HOME": str(script.parent), "CXX": "/nowhere/c++"}
-    done = stowplan(script.parent, "profile", "script.py", "1000", **nothing)
+    done = stowplan("profile", "script.py", "1000", folder=script.parent, **nothing)
     assert done.returncode == 0, done.stderr
     assert "PyTorch's tensors are not recorded: no C++ compiler found" in done.stderr
     assert "stowplan: NumPy: the step that it repeats" in done.stderr

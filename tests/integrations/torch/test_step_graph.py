@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule, symbolic_trace
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from stowplan.errors import GraphError, ScheduleError
 from stowplan.scheduling import Phase, StepGraph
-from stowplan.torch import graph, in_order, operators, reorder, trace, trace_training
+from stowplan.torch import graph, in_order, operators, trace, trace_training
 
 from .nets import loss
 
@@ -117,14 +117,6 @@ def test_phases_of_a_joint_graph_by_aot_autograd() -> None:
     assert graph(module, (torch.ones(3),)).phase.tolist() == [Phase.FORWARD, Phase.BACKWARD]
 
 
-def test_operators_are_the_nodes_by_number() -> None:
-    module = trace(nn.Sequential(nn.MaxPool2d(2), nn.ReLU()), (torch.ones(1, 1, 4, 4),))
-    step = graph(module)
-    assert [node.name for node in operators(module)] == list(step.label)
-    assert step.label == ("max_pool2d_with_indices", "relu")
-    assert sorted(step.size[step.writes[0]].tolist()) == [16, 32]
-
-
 def test_results_that_are_no_tensors_are_values_without_bytes() -> None:
     module = make_fx(lambda x: x * 2)(torch.ones(2))
     nodes = {node.op: node for node in module.graph.nodes}
@@ -136,29 +128,6 @@ def test_results_that_are_no_tensors_are_values_without_bytes() -> None:
     step = graph(module, (torch.ones(2),))
     assert step.dependencies().rows() == [[], [], [0, 1]]
     assert step.size[step.writes[1][0]] == 0
-
-
-def test_a_constant_and_a_tied_parameter() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-            self.second.weight = self.first.weight
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.second(self.first(x)) * torch.tensor([1.0, 2.0, 3.0, 4.0])
-
-    module, x = Tied(), torch.ones(2, 4)
-    traced = trace(module, (x,))
-    assert graph(traced).resident_bytes == 64 + 16 + 16 + 32 + 16
-    assert torch.equal(reorder(traced)(x), module(x))
-
-
-def test_a_module_of_modules_is_traced() -> None:
-    module = symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
-    x = torch.randn(2, 4)
-    assert graph(module, (x,)).label[-1] == "relu"
-    assert torch.equal(reorder(module, (x,))(x), module(x))
 
 
 def test_a_graph_by_export() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -16,7 +14,7 @@ import torch
 
 from stowplan import TorchPool
 
-from ...children import printed
+from ...children import printed, python
 from .alone import alone
 
 SECONDS = 600
@@ -123,9 +121,7 @@ atexit.register(lambda: print(float(torch.ones(1 << 18).sum()), flush=True))
 
 
 def test_the_process_ends_with_the_pool_installed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    done = python("-c", AT_EXIT)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{float(1 << 18)}\n", "")
 
 

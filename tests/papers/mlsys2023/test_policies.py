@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError
 from stowplan.papers.mlsys2023.cheap import cheap_operators, minimum_cut, network
-from stowplan.papers.mlsys2023.selective import attention
 from stowplan.scheduling import (
     Phase,
     Schedule,
@@ -22,7 +21,6 @@ from stowplan.scheduling import (
     require_valid,
     simulate,
 )
-from stowplan.scheduling.registry import NotApplicable
 from stowplan.scheduling.segments import segments
 from stowplan.scheduling.solve import schedule
 from stowplan.scheduling.storages import Storages
@@ -190,18 +188,6 @@ def test_selective_keeps_what_korthikanti_says(s: int, b: int, h: int, a: int) -
 
     assert a_layer("none") == s * b * h * (34 + 5 * a * s // h)
     assert a_layer("selective") == 34 * s * b * h
-
-
-def test_selective_finds_attention_alone() -> None:
-    graph = transformer(1, 8, 1, 8, 2)
-    inside = {graph.name[v] for v in attention(graph)}
-    written = [
-        graph.name[v] for i in (4, 5, 6) for v in graph.writes[i]
-    ]  # the first MatMul, Softmax, Dropout and its mask
-    assert graph.label[4:8] == ("MatMul", "Softmax", "Dropout", "MatMul")
-    assert inside == set(written)
-    with pytest.raises(NotApplicable, match="Softmax"):
-        schedule(residual_net(), solver="selective")
 
 
 def test_selective_packs_what_may_not_run_again() -> None:

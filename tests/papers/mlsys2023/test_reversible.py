@@ -230,19 +230,6 @@ def test_gradients_of_any_number_of_resolutions_are_the_plain_networks(count: in
     close(run(lambda net, *x: net(*x)), run(plain), np.float64)
 
 
-def test_a_network_of_many_resolutions_keeps_its_last_outputs() -> None:
-    def kept(depth: int, apply: Callable[..., Any]) -> int:
-        net, x = silos(depth, 3, np.float32, 0), resolutions(3, np.float32, 20_000)
-        with traced():
-            y = apply(net, *x)
-            assert len(y) == 3
-            return tracemalloc.get_traced_memory()[0]
-
-    one = 20_000 * WIDTH * 4
-    assert kept(8, lambda net, *x: net(*x)) - kept(2, lambda net, *x: net(*x)) < one / 2
-    assert kept(8, plain) - kept(2, plain) > 6 * 4 * one
-
-
 def peak(run: Callable[..., Any], depth: int) -> int:
     """Bytes alive at the most in forward and backward passes, gradients apart."""
     net = stack(depth, np.float32, lambda dtype: Layer(dtype, normal=False))

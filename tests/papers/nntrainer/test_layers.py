@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan.errors import GraphError
 from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge, execution_orders, step_graph
-from stowplan.papers.nntrainer.shapes import conv2d, linear, lstm, unroll
+from stowplan.papers.nntrainer.shapes import unroll
 from stowplan.papers.olla.joint import blocks_of
 from stowplan.scheduling import StepGraph
 
@@ -180,34 +180,6 @@ def test_unrolled_layers_share_the_weights_of_the_first_step() -> None:
     hidden = graph.name.index("hidden 0")
     assert sum(hidden in row for row in graph.reads.rows()) >= 2  # by the score, and by the next step
     assert sum(label.startswith("apply") for label in graph.label) == 2
-
-
-def test_all_time_steps_read_a_layer_outside_them() -> None:
-    memory = Layer("memory", 4, inputs=())
-    layers = unroll([Layer("sum", 4, inputs=("memory",))], 2, {"sum": "sum"})
-    assert [layer.inputs for layer in layers] == [("memory",), ("memory", "sum 0")]
-    step_graph([memory, *layers])
-
-
-def test_operators_take_the_time_of_their_operations() -> None:
-    layers = [Layer("input", 4 * 8 * 3, inputs=()), linear("first", (8, 3), 5), linear("second", (8, 5), 2)]
-    graph = step_graph(layers, rate=2.0)
-    first, second = 8 * 3 * 5, 8 * 5 * 2  # a multiplication and an addition each, two a second
-    assert dict(zip(graph.label, graph.seconds.tolist(), strict=True)) == {
-        "forward input": 0,
-        "forward first": first,
-        "forward second": second,
-        "gradient second": second,
-        "derivative second": second,
-        "apply second": 0,
-        "gradient first": first,
-        "derivative first": 0,  # nothing before it is trained
-        "apply first": 0,
-        "derivative input": 0,
-    }
-    assert not step_graph(layers).seconds.any()
-    assert conv2d("conv", (2, 3, 8, 8), 5, 3, padding=1).operations == 2 * (2 * 5 * 8 * 8) * 3 * 9
-    assert lstm("lstm", 2, 3, 4, 5).operations == 2 * 2 * 3 * (4 + 5) * 20
 
 
 @pytest.mark.parametrize(

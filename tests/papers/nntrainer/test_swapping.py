@@ -94,13 +94,3 @@ def test_a_transfer_goes_on_behind_the_operators_before_its_use() -> None:
     assert (
         latency(graph, behind[:2], 4.0) == 2.5 + 2.5 + 4
     )  # the second operator waits 1.5 s, the third 0.5 s
-
-
-@pytest.mark.parametrize(("lookahead", "mib"), [(0, 32.1), (1, 48.3)])
-def test_vgg16(lookahead: int, mib: float) -> None:
-    """The paper: 51 and 71 MiB, of which 11 are the process's own."""
-    from experiments.papers.nntrainer import vgg16
-
-    problem = swapped(step_graph(vgg16()), lookahead).problem
-    assert pack(problem).peak == lower_bound(problem)
-    assert round(lower_bound(problem) / 2**20, 1) == mib

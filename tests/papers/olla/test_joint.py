@@ -112,15 +112,6 @@ def test_against_all_orders() -> None:
         assert (found.arena, found.optimal) == (least, True), seed
 
 
-def test_ollas_pathological_case() -> None:
-    sizes, made, read = [1, 9, 1, 8, 1, 7, 8, 7], [1, 2, 4, 5, 7, 8, 11, 14], [10, 3, 13, 6, 16, 9, 12, 15]
-    rows = [(s, a - 1, b - 1) for s, a, b in zip(sizes, made, read, strict=True)]
-    as_given = order_and_place(lifetimes(rows))
-    assert (as_given.peak, as_given.arena, as_given.lower_bound) == (10, 10, 10)
-    free = order_and_place(lifetimes(rows, [[]] * 16))
-    assert (free.before, free.peak, free.arena, free.optimal) == (10, 9, 9, True)
-
-
 @needs_pulp
 def test_an_arena_above_the_peak_is_proved() -> None:
     graph = lifetimes(UNPACKABLE)

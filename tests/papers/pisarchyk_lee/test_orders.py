@@ -35,12 +35,6 @@ def test_orders_are_those_of_the_papers(problem):
     assert by_start(problem).tolist() == sorted(range(len(problem)), key=lambda i: (problem.start[i], i))
 
 
-def test_the_widest_moment_goes_first_and_the_later_of_equals():
-    # Ticks 0 and 4 are equally wide: the block at 4 goes to the bottom with the one that is alive at both.
-    problem = Problem(size=[4, 2, 4], start=[0, 0, 4], end=[4, 6, 6])
-    assert by_breadth(problem).tolist() == [2, 1, 0]
-
-
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=40), st.data())
 def test_range_minima(values, draws):
     n = len(values)

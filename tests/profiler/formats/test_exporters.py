@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.profiler.formats import torch_snapshot
@@ -66,41 +63,3 @@ def test_the_trace_begins_with_the_wrapped_blocks_alive(tmp_path: Path) -> None:
     assert told[:4] == [("alloc", 0), ("free_requested", 1024), ("free_completed", 1024), ("alloc", 1024)]
     assert told[4:6] == [("segment_alloc", 2048), ("alloc", 2048)]  # not planned: above the arena
     assert trace[0]["frames"] == [{"filename": "train.py", "line": 7, "name": "step"}]
-
-
-@st.composite
-def profiles(draw: st.DrawFn) -> Profile:
-    """Any profile: an event a tick, each block freed within the step, in the next one, or never."""
-    kinds = draw(st.lists(st.sampled_from(["within", "wrapped", "escaped"]), max_size=8))
-    events = draw(
-        st.permutations(
-            [
-                (k, what)
-                for k, kind in enumerate(kinds)
-                for what in ("start", "end")[: 2 - (kind == "escaped")]
-            ]
-        )
-    )
-    tick = {event: t for t, event in enumerate(events)}
-    start, end = [], []
-    for k, kind in enumerate(kinds):
-        a, b = tick[k, "start"], tick.get((k, "end"), ESCAPED)
-        if (kind == "within" and b < a) or (kind == "wrapped" and b > a):
-            a, b = b, a
-        start.append(a)
-        end.append(b + len(events) if kind == "wrapped" else b)
-    sizes = draw(st.lists(st.integers(1, 5000), min_size=len(kinds), max_size=len(kinds)))
-    blocks = np.array(sorted(zip(start, end, sizes, strict=True)), dtype=np.int64).reshape(-1, 3)
-    return Profile(blocks[:, 2], blocks[:, 0], blocks[:, 1], period=len(events))
-
-
-@settings(settings.get_profile("dear"))
-@given(profiles())
-def test_a_snapshot_is_read_back_as_the_same_profile(
-    tmp_path_factory: pytest.TempPathFactory, profile: Profile
-) -> None:
-    path = tmp_path_factory.mktemp("snapshot") / "plan.pickle"
-    rounded = -(-profile.size // 512) * 512
-    torch_snapshot.write(path, profile, np.where(profile.escaped, -1, np.cumsum(rounded) - rounded))
-    if len(profile):
-        assert torch_snapshot.read(path).same_blocks(profile)

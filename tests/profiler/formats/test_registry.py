@@ -99,23 +99,3 @@ def test_all_modules_of_the_folder_are_imported() -> None:
     modules = {module.name for module in pkgutil.iter_modules(formats.__path__)}
     assert {"rmm", "torch_snapshot", "registry"} <= modules
     assert {f"{formats.__name__}.{name}" for name in modules} <= sys.modules.keys()
-
-
-def test_a_registered_format_is_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_formats", dict(registry._formats))
-    formats.register(
-        formats.Format(
-            "sizes",
-            "blocks of so many bytes",
-            suffixes=(".sizes",),
-            recognizes=lambda head: head.startswith(b"SIZES"),
-            read=lambda path, device: Profile([int(Path(path).read_text().split()[1])], [0], [1], period=2),
-            write=lambda path, profile, offsets: Path(path).write_text(f"SIZES {profile.size[0]}"),
-        )
-    )
-    path = tmp_path / "one.sizes"
-    formats.write(path, formats.format_of(path), Profile([4096], [0], [1], period=2))
-    assert formats.read(path).size.tolist() == [4096]
-    path.write_text("4096")
-    with pytest.raises(FormatError, match=r"sizes \(blocks of so many bytes\)"):
-        formats.read(path)

@@ -168,16 +168,6 @@ def test_chainer_s_method_is_back_afterwards(chainer: Any, recorder: MarkedGraph
     assert "; expected 1 more" in recorder.why_none
 
 
-def test_marked_steps_of_the_key_that_updates_are_recorded(
-    chainer: Any, recorder: MarkedGraphRecorder
-) -> None:
-    optimizer = chainer.optimizers.Adam()
-    train(chainer, optimizer, 5)
-    assert recorder.graph is not None
-    assert recorder.graph.label[0] == "for LinearFunction"
-    assert optimizer.t == 5
-
-
 def test_only_the_thread_that_began_is_recorded(chainer: Any, recorder: MarkedGraphRecorder) -> None:
     in_threads(lambda: train(chainer, chainer.optimizers.SGD(), 6))
     assert recorder.graph is None

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from stowplan.insight.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay, requests
 from stowplan.packing import Problem, lower_bound
-from stowplan.packing.bounds import live_bytes
 
-from ....packing.problems import problems, training_step
+from ....packing.problems import training_step
 
 
 def test_requests_of_a_step():
@@ -46,19 +44,6 @@ def test_what_was_reserved_and_alive_after_each_request():
     free_at_once = replay(step, POOL_MODELS["none"]())
     assert free_at_once.reserved[:6].tolist() == [512, 768, 256, 0, 1024, 0]
     assert (free_at_once.steps, free_at_once.steady) == (4, True)  # one that reserves, three that do not
-
-
-@given(problems())
-def test_what_is_alive_at_once_is_reserved(problem):
-    # Wrapped blocks are absent in the first step: from the second on, everything is as the problem says.
-    whole = -(-problem.size // 512) * 512
-    absent = problem.gaps[problem.gaps[:, 4] == 0][:, :3]
-    rounded = Problem(whole, problem.start, problem.end, gaps=absent)
-    pieces = rounded.pieces()
-    pool = CupyPoolModel()
-    replay(requests(rounded), pool, steps=2)
-    if len(pieces.start):
-        assert pool.peak_reserved >= live_bytes(pieces.start, pieces.end, pieces.upper)[1].max()
 
 
 @pytest.mark.parametrize("name", POOL_MODELS)
