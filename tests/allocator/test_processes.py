@@ -193,39 +193,6 @@ def test_a_fork_while_other_threads_are_in_steps() -> None:
     """)
 
 
-@pytest.mark.usefixtures("chainer")
-def test_multiprocessing_iterators() -> None:
-    """Chainer's starts its workers in the first update: in a step."""
-    run("""
-        import stowplan.chainer
-        import chainer, tempfile
-        from chainer.training import Trainer
-
-        def train(pool):
-            np.random.seed(0)
-            model = chainer.links.Classifier(chainer.links.Linear(100, 10))
-            optimizer = chainer.optimizers.SGD().setup(model)
-            data = np.random.default_rng(1)
-            samples = [(x, np.int32(i % 10)) for i, x in enumerate(data.random((60, 100), dtype=np.float32))]
-            iterator = chainer.iterators.MultiprocessIterator(
-                samples, 30, n_processes=1, shuffle=False, shared_mem=10_000)
-            if pool is None:
-                updater = chainer.training.updaters.StandardUpdater(iterator, optimizer)
-            else:
-                updater = stowplan.chainer.Updater(iterator, optimizer, pool=pool)
-            with tempfile.TemporaryDirectory() as out:
-                trainer = Trainer(updater, (12, "iteration"), out=out)
-                if pool is not None:
-                    trainer.extend(lambda trainer: pool.wait(600), name="wait", trigger=(1, "iteration"))
-                trainer.run()
-            return model.predictor.W.array.tobytes()
-
-        pool = NumpyPool()
-        assert train(pool) == train(None)
-        assert pool.stats.replayed > 0
-    """)
-
-
 def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed; expected: pip install 'stowplan[cupy]'")
     run("""

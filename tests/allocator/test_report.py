@@ -57,13 +57,8 @@ def test_the_report_as_a_dict() -> None:
         kept.append(np.ones(5000))
         data = pool.report(as_dict=True)
     plan = pool.plan()
-    assert data["step"] == {
-        "number": 5,
-        "running": True,
-        "key": "train",
-        "requests": 1,
-        "planned_requests": 3,
-    }
+    step = {"number": 5, "running": True, "key": "train", "requests": 1, "planned_requests": 3}
+    assert data["step"] == step
     assert data["live_bytes"] == 40_000
     assert data["planned_bytes"] == data["arena_bytes"] == plan.arena_bytes
     assert data["reserved_bytes"] == data["arena_bytes"] + data["upstream_bytes"] + data["kept_bytes"]
@@ -71,16 +66,8 @@ def test_the_report_as_a_dict() -> None:
     assert data["fragmentation"] == data["arena_bytes"] / data["lower_bound"] - 1
     assert data["reasons"]["no_plan"]["requests"] == pool.stats.reasons["no_plan"]
     (block,) = data["largest"]
-    assert block == {
-        "size": 40_000,
-        "stream": 0,
-        "age": 0,
-        "request": 0,
-        "lane": 0,
-        "place": "planned",
-        "due": 2,
-        "wrapped": False,
-    }
+    where = {"stream": 0, "age": 0, "request": 0, "lane": 0, "place": "planned", "due": 2, "wrapped": False}
+    assert block == {"size": 40_000, **where}
     assert [entry["key"] for entry in data["plans"]] == ["train"]
     assert data["failure"] is None
 
@@ -190,17 +177,8 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
         {"size": s, "stream": 0, "age": age, "request": 3, "lane": 0, "slot": None, "tag": 0, "place": place}
         for s, age, place in blocks
     ]
-    found = {
-        "step_slot": 0,
-        "in_step": True,
-        "step": 7,
-        "requests": 4,
-        "planned_requests": 0,
-        "live_bytes": live,
-        "upstream_bytes": live,
-        "arena_bytes": 0,
-        "largest": largest,
-    }
+    found = {"step_slot": 0, "in_step": True, "step": 7, "requests": 4, "planned_requests": 0}
+    found |= {"live_bytes": live, "upstream_bytes": live, "arena_bytes": 0, "largest": largest}
     asked = {"size": size, "age": 0, "request": 4}
     return {"number": 1, "limit": 0, "asked": asked, "found": found}
 

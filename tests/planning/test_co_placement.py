@@ -56,14 +56,6 @@ def test_equal_wrapped_blocks_share_their_places() -> None:
     assert place(placed, 1) == place(training, 1)
 
 
-def test_each_place_is_shared_once() -> None:
-    training, other = a_plan("~0 ~1 640 640 64 -2"), a_plan("~0 640 ~1 640 ~2 640 64 -3")
-    placed = place_beside(other, [training], arena_bytes=WIDE)
-    shared = {place(placed, request) for request in range(3)}
-    assert len(shared) == 3
-    assert len(shared & {place(training, 0), place(training, 1)}) == 2
-
-
 def test_a_place_that_two_others_share_is_taken_once() -> None:
     training = a_plan(TRAINING)
     short_batch = place_beside(a_plan("64 ~1 640 -0"), [training], arena_bytes=WIDE)
@@ -71,14 +63,6 @@ def test_a_place_that_two_others_share_is_taken_once() -> None:
     placed = place_beside(a_plan("~0 640 ~1 640"), [training, short_batch], arena_bytes=WIDE)
     assert place(placed, 0) == place(training, 1)
     assert apart(place(placed, 0), place(placed, 1))
-
-
-def test_wishes_that_contradict_each_other_are_given_up() -> None:
-    one = a_plan("~0 640")
-    other = place_beside(a_plan("~0 1280"), [a_plan("~0 320")], arena_bytes=WIDE)
-    assert not apart(place(one, 0), place(other, 0))
-    placed = place_beside(a_plan("~0 640 ~1 1280"), [one, other], arena_bytes=WIDE)
-    assert all(apart(place(placed, request), (0, 320 + 1280)) for request in range(2))
 
 
 def test_common_beginnings_have_the_same_offsets() -> None:

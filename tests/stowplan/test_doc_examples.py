@@ -5,11 +5,8 @@ Those of docs/extending.rst, which register something, are in tests/docs.
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import re
-import statistics
-from collections import Counter
 from pathlib import Path
 from textwrap import indent
 
@@ -71,51 +68,6 @@ def test_the_readme_shows_what_its_first_code_prints(tmp_path: Path) -> None:
     # How many steps go by before the plan is there depends on the machine, and so do all figures but one.
     assert said.splitlines()[0] == shown.splitlines()[0]
     assert [row[:24] for row in said.splitlines()[1:]] == [row[:24] for row in shown.splitlines()[1:]]
-
-
-def test_figures_of_the_readme_are_those_of_the_tables() -> None:
-    def table(name: str) -> list[dict[str, str]]:
-        with (DOCS / "results" / f"{name}.csv").open() as file:
-            return list(csv.DictReader(file))
-
-    def mib(row: dict[str, str], key: str) -> str:
-        return f"{int(row[key]) / 2**20:.0f} MiB"
-
-    cifar = {row["way"]: row for row in table("whole_run") if row["example"] == "cifar"}
-    lean, plain = mib(cifar["lean"], "rss"), mib(cifar["plain"], "rss").removesuffix(" MiB")
-    assert f"{lean} instead of {plain}, {float(cifar['lean']['cpu']):.2f} of plain's time" in README
-
-    most = {(row["model"], row["trained"]): f"{int(row['most']) / 2**20:,.0f}" for row in table("h100")}
-    google, resnet = (
-        [most[model, way] for way in ("CupyPool", "CuPy's own pool")] for model in ("GoogLeNet", "ResNet-50")
-    )
-    assert f"{google[0]} MiB instead of {google[1]}; {resnet[0]} instead of {resnet[1]}" in README
-    page = " ".join((DOCS / "on_a_gpu.rst").read_text().split())
-    assert f"{google[0]} MiB in use instead of {google[1]} with" in page
-
-    saved = [-100 * float(row["saved_cupy"]) for row in table("h100_memory") if row["phase"] == "training"]
-    assert f"{min(saved):.0f} to {max(saved):.0f} % smaller" in README
-
-    for model, batch, words in (
-        ("ResNet-50", 128, " at 128 ({:.1f} with CuPy's pool, {:.1f} with the arena)"),
-        ("Inception-ResNet v2", 64, " at 64 ({:.1f}, {:.1f})"),
-        ("Inception-ResNet v2", 128, " at 128 ({:.1f}, {:.1f})"),
-    ):
-        cell = next(
-            row for row in table("h100_memory") if (row["model"], row["batch"]) == (model, str(batch))
-        )
-        both = [(int(cell["retained"]) + int(cell[name])) / 2**30 for name in ("pool_cupy", "arena")]
-        assert words.format(*both) in page, (model, both)
-
-    verdicts = [float(row["verdict"]) for row in table("programs") if row["program"] != "startup"]
-    assert f"{len(verdicts)} NumPy programs" in README
-    assert f"{statistics.median(verdicts):.2f} in the median" in README
-
-    functions = Counter(row["verdict"] for row in table("predict"))
-    assert f"{functions.total()} functions" in README
-    met, unknown = functions["met"] + functions["extrapolated, met"], functions["cannot tell"]
-    assert met + unknown == functions.total()
-    assert f"{met} within 1 %, {unknown} *cannot tell*, none too low" in README
 
 
 def test_each_example_stands_on_a_page_as_it_is_run() -> None:

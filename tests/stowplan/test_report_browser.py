@@ -182,23 +182,3 @@ def test_everything_is_within_reach_of_the_keyboard(page: Any, profile: Profile)
     smallest.send_keys(Keys.ENTER)
     low, high = page.execute_script(RANGE.replace("clock", "address"))
     assert high - low == 5 * 512 * -(-profile.size[int(smallest.text)] // 512)
-
-
-def test_light_and_dark(page: Any) -> None:
-    def theme() -> str:
-        return page.execute_script("return document.documentElement.dataset.theme")
-
-    def paper() -> str:
-        return page.execute_script("return Bokeh.documents[0].roots()[0].children[1].background_fill_color")
-
-    def prefer(scheme: str) -> None:
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-
-    prefer("dark")
-    WebDriverWait(page, 10).until(lambda _: theme() == "dark")
-    dark = paper()
-    page.find_element(By.ID, "theme").click()
-    assert theme() == "light"
-    assert paper() != dark
-    prefer("light")

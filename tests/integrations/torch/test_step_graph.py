@@ -130,14 +130,6 @@ def test_results_that_are_no_tensors_are_values_without_bytes() -> None:
     assert step.size[step.writes[1][0]] == 0
 
 
-def test_a_graph_by_export() -> None:
-    x = torch.randn(2, 4)
-    exported = torch.export.export(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (x,)).graph_module
-    step = graph(exported)
-    assert step.resident.sum() == 3
-    assert step.label == ("linear", "relu")
-
-
 def test_what_is_refused() -> None:
     x = torch.ones(3)
     with pytest.raises(GraphError, match="Linear has to be traced; expected the inputs"):

@@ -123,28 +123,6 @@ def test_parameters_shared_by_blocks_and_within_a_block() -> None:
     )
 
 
-def test_sequences_in_sequences_and_inside_f() -> None:
-    class Inner(chainer.Chain):  # type: ignore[misc]
-        def __init__(self, dtype: Any) -> None:
-            super().__init__()
-            with self.init_scope():
-                self.sequence = ReversibleSequence(Reversible(Layer(dtype), Layer(dtype)))
-
-        def forward(self, x: Any) -> Any:
-            return F.tanh(self.sequence(x, 2 * x)[1])
-
-    def nested() -> Any:
-        np.random.seed(0)
-        blocks = [Reversible(Inner(np.float64), Layer(np.float64)) for _ in range(2)]
-        return cleared(ReversibleSequence(ReversibleSequence(*blocks), Reversible(F.tanh, lambda x: x)))
-
-    close(
-        gradients(lambda net, *xs: net(*xs), nested(), np.float64),
-        gradients(plain, nested(), np.float64),
-        np.float64,
-    )
-
-
 def test_without_a_graph_nothing_is_kept_and_values_are_the_same() -> None:
     net = stack(3)
     with chainer.using_config("train", False):

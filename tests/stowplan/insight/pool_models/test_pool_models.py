@@ -144,8 +144,9 @@ CASES = {
     ),
     "no pool: what is alive": ("none", [300, 256, -1, 1], [512, 768, 256, 512]),
 }
-"""By rule: a pool, sizes asked of it (-k: the k-th is freed), and what it has reserved after each. CuPy's own pool stands
-beside its model in test_cupy_peer.py."""
+"""By rule: a pool, sizes asked of it (-k: the k-th is freed), and what it has reserved after each.
+
+CuPy's own pool stands beside its model in test_cupy_peer.py."""
 
 
 @pytest.mark.parametrize("rule", CASES)
