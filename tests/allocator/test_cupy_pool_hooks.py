@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import pytest
 
 from stowplan import CupyPool
@@ -91,13 +88,3 @@ def test_a_hook_s_error_reaches_the_program_and_loses_no_block(pool: CupyPool) -
     assert pool.stats.live_bytes == 0
     run(pool, 5, chain)
     assert pool.stats.replayed > 0
-
-
-def test_cupy_s_line_profile_hook_sees_the_pool(pool: CupyPool) -> None:
-    hook = cupy.cuda.memory_hooks.LineProfileHook()
-    with hook:
-        run(pool, 6, chain)
-    report = io.StringIO()
-    hook.print_report(file=report)
-    assert Path(__file__).name in report.getvalue()
-    assert "chain" in report.getvalue()

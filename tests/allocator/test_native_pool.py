@@ -13,7 +13,7 @@ from stowplan import PoolError
 from stowplan.allocator._core import NativePlace
 
 from ..properties.native_backend import PlacePool
-from ..running import in_threads, resident
+from ..running import in_threads
 from ..updates import update
 from .c_functions import CFunctions
 
@@ -76,17 +76,6 @@ def test_a_place_that_cannot_be_taken_stays_free() -> None:
     refuses = False
     with pool:
         pass
-
-
-def test_memory_of_a_pool_that_is_gone_is_given_back(libc: CFunctions) -> None:
-    size = 64 * LARGE
-    before = resident()
-    for _ in range(4):
-        pool = place_pool()
-        with pool:
-            run(pool, libc, 4, (size,))
-        del pool
-    assert resident() - before < size
 
 
 def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:

@@ -39,15 +39,6 @@ def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
         train(pool, 1, lambda: chain(50_000))
 
 
-def test_the_context_is_left_as_it_was() -> None:
-    from stowplan.profiler._recorder import current_handler
-
-    before = current_handler()
-    with NumpyPool(small=0):
-        assert current_handler() is not before
-    assert current_handler() is before
-
-
 def test_nested_pools_leave_each_other_alone() -> None:
     outer, inner = NumpyPool(small=0), NumpyPool()
     with outer:

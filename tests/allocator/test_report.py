@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stowplan import CupyPool, NumpyPool
 from stowplan.allocator._core import Replay
 from stowplan.allocator.counts import REASONS
-from stowplan.allocator.report import InUse, attach, failure_text
+from stowplan.allocator.report import InUse, failure_text
 
 from ..running import run
 
@@ -90,22 +90,6 @@ def test_the_report_as_text() -> None:
     assert "40,000  late, request 0, 1 step ago" in after
     del inside, outside
     assert "no live blocks" in pool.report()
-
-
-def test_wrapped_blocks_are_due_in_the_next_step() -> None:
-    gradient = None
-    pool = NumpyPool(warmup=0)
-    with pool:
-        for _ in range(5):
-            with pool.step():
-                activation = np.ones(5000)
-                gradient = None  # of the step before
-                gradient = activation * 2
-                del activation
-            pool.wait()
-        text = pool.report()
-    assert "40,000  planned, request 1, 1 step ago, due at request 1 of the next step" in text
-    assert gradient is not None
 
 
 @given(st.lists(st.integers(1, 1000), max_size=40), st.data())
@@ -198,19 +182,6 @@ def test_the_next_action(noted: dict[str, Any], planned: bool, action: str) -> N
     last = failure_text(noted, plans, "train").splitlines()[-1]
     assert last.startswith("  next: ")
     assert action in last
-
-
-def test_attaching_keeps_the_error_and_what_it_said() -> None:
-    class WordedError(MemoryError):
-        def __str__(self) -> str:
-            return f"wanted {self.args[0]}"
-
-    for error in (MemoryError(), MemoryError("none left"), WordedError(7)):
-        said, kind = str(error), type(error)
-        attach(error, "a diagnosis")
-        assert type(error) is kind
-        assert str(error).startswith(said)
-        assert "a diagnosis" in told(error)
 
 
 # --------------------------------------------------------------------------------------------------------------- CuPy

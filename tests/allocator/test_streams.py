@@ -69,23 +69,6 @@ def test_a_step_on_two_streams_is_replayed_in_full(pool: SimulatedPool) -> None:
     assert stats.arena_bytes == stats.lower_bound == pool.memory.live_bytes
 
 
-def test_a_lane_goes_to_another_stream_once_its_own_stays_away(pool: SimulatedPool) -> None:
-    def work(stream: Stream) -> None:
-        pool.empty(1000)
-        pool.empty(3000, stream)
-
-    run(pool, 6, lambda: work(COPY))
-    before = pool.stats
-    pool.simulated.calls.clear()
-    for number in range(20):
-        run(pool, 1, lambda number=number: work(Stream(100 + 8 * number)))  # a new one each time
-    assert pool.simulated.calls.count("synchronize") >= 1
-    assert pool.stats.arena_bytes == before.arena_bytes
-    run(pool, 12, lambda: work(OTHER))
-    with all_replayed(pool):
-        run(pool, 3, lambda: work(OTHER))
-
-
 def test_loaded_plans_serve_each_stream(pool: SimulatedPool, tmp_path: Any) -> None:
     def work(pool: SimulatedPool, copy: Stream) -> None:
         pool.empty(1000)
@@ -182,16 +165,6 @@ def test_free_all_blocks_waits_for_other_streams(pool: SimulatedPool) -> None:
     del array
     pool.free_all_blocks()
     assert pool.memory.live_bytes == pool.stats.reserved_bytes == 0
-
-
-def test_a_failing_upstream_has_what_other_streams_are_done_with(pool: SimulatedPool) -> None:
-    array = pool.empty(5000)
-    pool.record_stream(array, COPY)
-    pool.simulated.use(array, COPY)
-    del array
-    pool.memory.limit = 6000
-    pool.empty(5500)
-    assert "synchronize" in pool.simulated.calls
 
 
 def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> None:

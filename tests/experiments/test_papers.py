@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from experiments.measures.ranks import require_mpi
-from experiments.measures.runner import CannotRunError
 from experiments.papers import __main__ as command
 from experiments.papers import nntrainer
 
@@ -89,16 +85,6 @@ def test_nntrainer() -> None:
     assert float(transformer["ahead"]) < float(transformer["no swap, MiB"]) / 20
 
 
-@pytest.mark.slow
-def test_nntrainer_trains() -> None:
-    pytest.importorskip("chainer", reason="Chainer is not installed")
-    (trained,) = cells("nntrainer", 3)
-    assert {row["equal bits"] for row in trained.values()} == {"yes"}
-    shares = {way: float(row["budget / Chainer's live peak"] or 1) for way, row in trained.items()}
-    assert shares["parameters and state swapped: the least"] < 0.4 < shares["recomputed: the least"] < 0.6
-    assert shares["parameters and state swapped: 40%"] == 0.4
-
-
 def test_somas() -> None:
     decided, placed = cells("somas")
     assert {name: row["forbidden pairs"] for name, row in decided.items()} == {"alexnet_b1_train": "57"}
@@ -114,36 +100,8 @@ def test_revbifpn() -> None:
     assert float(deep["float64: worst tensor"]) < 1e-12
 
 
-@pytest.mark.slow
-def test_korthikanti() -> None:
-    pytest.importorskip("chainer", reason="Chainer is not installed")
-    try:
-        require_mpi()
-    except CannotRunError as why:
-        pytest.skip(str(why))
-    ranks, layer, recomputed = cells("korthikanti")
-    assert {way: row["kept / form"] for way, row in ranks.items()} == dict.fromkeys(
-        ("tensor", "sequence", "selective"), "1.0000"
-    )
-    assert layer["selective"]["less than by tensor"] == "5.4"  # the paper: about five
-    more = {way: float(row["time more"][:-1]) for way, row in recomputed.items()}
-    assert more["selective"] < more["full"] / 2  # the paper: a tenth; it is from measured seconds
-
-
 def test_the_command_writes_each_papers_tables(tmp_path) -> None:
     said = CliRunner().invoke(command.main, ["sekiyama", "somas", "--quick", "--out", str(tmp_path)])
     assert said.exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["papers_sekiyama.md", "papers_somas.md"]
     assert "| googlenet | 12,202,496 |" in (tmp_path / "papers_sekiyama.md").read_text()
-
-
-def test_a_paper_whose_package_is_missing_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "experiments.papers.fusion_aware", raising=False)
-    said = CliRunner().invoke(command.main, ["fusion_aware", "sekiyama", "--quick", "--out", str(tmp_path)])
-    assert said.exit_code == 0
-    assert "fusion_aware is left out: " in said.output
-    assert "torch" in said.output
-    assert [path.name for path in tmp_path.iterdir()] == ["papers_sekiyama.md"]

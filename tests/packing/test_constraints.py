@@ -10,7 +10,7 @@ from stowplan.packing import Problem, check, check_fast, lower_bound, lower_boun
 from stowplan.packing.constraints import reduce
 from stowplan.packing.placement import peak_of
 
-from .problems import HEURISTICS, changed, problems, random_problem
+from .problems import HEURISTICS, changed, problems
 
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 
@@ -121,17 +121,6 @@ def test_alignment_within_a_group_lifts_all_of_it():
     assert pack(problem).offsets.tolist() == [2, 8]
     problem = Problem([2, 5], [0, 0], [9, 9], alignment=[4, 10], contiguous=[[0, 1]])
     assert pack(problem).offsets.tolist() == [8, 10]
-
-
-def test_many_ties_on_a_larger_problem():
-    plain = random_problem(1)
-    free = np.flatnonzero(plain.fixed < 0)
-    ties = {"apart": free[:40].reshape(-1, 2), "contiguous": free[40:80].reshape(-1, 4)}
-    problem = changed(plain, alignment=1, **ties)
-    placement = pack(problem, "best_fit")
-    check(problem, placement.offsets)
-    check_fast(problem, placement.offsets)
-    assert placement.peak >= lower_bound(problem)
 
 
 @pytest.mark.parametrize(

@@ -56,15 +56,6 @@ def test_equal_wrapped_blocks_share_their_places() -> None:
     assert place(placed, 1) == place(training, 1)
 
 
-def test_a_place_that_two_others_share_is_taken_once() -> None:
-    training = a_plan(TRAINING)
-    short_batch = place_beside(a_plan("64 ~1 640 -0"), [training], arena_bytes=WIDE)
-    assert place(short_batch, 1) == place(training, 1)
-    placed = place_beside(a_plan("~0 640 ~1 640"), [training, short_batch], arena_bytes=WIDE)
-    assert place(placed, 0) == place(training, 1)
-    assert apart(place(placed, 0), place(placed, 1))
-
-
 def test_common_beginnings_have_the_same_offsets() -> None:
     long, short = a_plan("640 1280 320 -1 2560 -0 -2 -3"), a_plan("640 1280 320 -0 -1 -2")
     placed = place_beside(short, [long], arena_bytes=WIDE)

@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
 from .pool_program import KEYS, PLACES, SIZES, FailureError, Planned, PoolProgram
@@ -23,6 +24,15 @@ MOST_HELD = 200
 
 DEEPEST = 3
 """Interruptions within each other before no more are begun: while there is one, every step is refused."""
+
+
+BACKENDS = {
+    "numpy": "NumpyBackend",
+    "cupy": "CupyBackend",
+    "native": "NativeBackend",
+    "torch-cuda": "TorchCudaBackend",
+}
+"""By pool: the class of its module in this folder."""
 
 
 def random_script(chance: random.Random) -> list[Planned]:
@@ -118,26 +128,14 @@ def main() -> None:
     """Read the arguments, and soak."""
     parser = argparse.ArgumentParser(description="Random programs through a pool.")
     parser.add_argument("--operations", type=lambda text: int(float(text.replace("_", ""))), default=10**6)
-    parser.add_argument("--pool", choices=("numpy", "cupy", "native", "torch-cuda"), default="cupy")
+    parser.add_argument("--pool", choices=BACKENDS, default="cupy")
     parser.add_argument("--process", action="store_true", help="steps are the process's: native, torch-cuda")
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()
-    if options.pool == "numpy":
-        from .numpy_backend import NumpyBackend
-
-        backend: Any = NumpyBackend
-    elif options.pool == "torch-cuda":
-        from .torch_cuda_backend import ProcessTorchCudaBackend, TorchCudaBackend
-
-        backend = ProcessTorchCudaBackend if options.process else TorchCudaBackend
-    elif options.pool == "native":
-        from .native_backend import NativeBackend, ProcessNativeBackend
-
-        backend = ProcessNativeBackend if options.process else NativeBackend
-    else:
-        from .cupy_backend import CupyBackend
-
-        backend = CupyBackend
+    module, name = f"{options.pool.replace('-', '_')}_backend", BACKENDS[options.pool]
+    backend: Any = getattr(
+        import_module(f".{module}", __package__), f"Process{name}" if options.process else name
+    )
     seed = random.randrange(2**32) if options.seed is None else options.seed
     print(f"{options.pool}, seed {seed}", flush=True)
     began = time.monotonic()

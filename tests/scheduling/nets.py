@@ -74,36 +74,6 @@ def branching_net(layers: int, seed: int, reach: int = 3) -> StepGraph:
     return b.graph()
 
 
-def recurrent_net(steps: int, weight: int = 1000, width: int = 10) -> StepGraph:
-    """One layer over time that stacks its weights anew for every step, as Chainer's NStepLSTM does.
-
-    The recorded backward pass undoes the products of all steps, and only then splits the gradients of the stacked
-    weights and sums them up: all of these are alive at once.
-    """
-    b = Builder()
-    parts = [b.value(weight // 2, resident=True) for _ in range(2)]
-    state = b.value(width, resident=True)
-    stacked, states = [], [state]
-    for _ in range(steps):
-        stacked += b.run("Stack", parts, [weight], seconds=0.1)
-        states += b.run("Linear", [states[-1], stacked[-1]], [width], seconds=1.0)
-    gradient = b.run("loss'", [states[-1]], [width], Phase.BACKWARD)
-    gradients = []
-    for step in reversed(range(steps)):
-        gradient, of_weight = (
-            [v]
-            for v in b.run(
-                "Linear'", [*gradient, states[step], stacked[step]], [width, weight], Phase.BACKWARD, 2.0
-            )
-        )
-        gradients += of_weight
-    total = None
-    for one in gradients:
-        reads = [one] if total is None else [one, total]
-        (total,) = b.run("Stack'", reads, [weight], Phase.BACKWARD, 0.1)
-    return b.graph()
-
-
 def skipping(operators: int, seed: int) -> StepGraph:
     """A chain, half of whose operators also read one of up to six places back."""
     rng = random.Random(seed)

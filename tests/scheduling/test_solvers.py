@@ -27,7 +27,7 @@ from stowplan.scheduling._descent import descend
 from stowplan.scheduling.solve import Solution, curve, least, schedule
 
 from .graphs import random_graph, random_schedule
-from .nets import branching_net, chain_net, recurrent_net, vgg16
+from .nets import branching_net, chain_net, vgg16
 
 seeds = st.integers(0, 10**6)
 
@@ -133,18 +133,6 @@ def test_curve_is_monotone(seed: int) -> None:
     below = [peaks[0], peaks[-1], 0]
     for one in curve(graph, below):
         assert any(one.peak <= budget for budget in below)
-
-
-def test_a_recurrent_network_needs_the_order_and_the_group() -> None:
-    """Dropping the stacked weights leaves all their gradients; the order alone leaves the weights. Both: a tenth."""
-    graph = recurrent_net(40)
-    recorded = simulate(graph, as_recorded(graph)).peak
-    assert recorded > 40_000
-    found = schedule(graph, recorded // 8)
-    require_sound(graph, found)
-    assert found.extra_seconds < 0.1 * graph.seconds.sum()
-    with pytest.raises(BudgetError):
-        schedule(graph, recorded // 8, reorder=False)
 
 
 def test_progress_tells_of_improvements_and_ends_the_search() -> None:

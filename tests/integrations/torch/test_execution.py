@@ -128,23 +128,6 @@ def test_any_order_the_step_graph_allows_gives_the_same_bits(name: str, kind: st
         assert_same(found, expected)
 
 
-def test_steps_in_a_row_train_as_the_optimizer_does() -> None:
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
-    twin = copy.deepcopy(module)
-    inputs, targets = torch.randn(8, 6), torch.randint(4, (8,))
-    step = reorder(trace_training(module, (inputs,), loss, (targets,), learning_rate=RATE))
-    optimizer = torch.optim.SGD(twin.parameters(), lr=RATE, foreach=False)
-    for _ in range(5):
-        optimizer.zero_grad()
-        expected = loss(twin(inputs), targets)
-        expected.backward()
-        optimizer.step()
-        assert torch.equal(step(inputs, targets), expected)
-    assert_same(list(module.parameters()), list(twin.parameters()))
-    assert next(module.parameters()) is step.get_parameter("0.weight")
-
-
 def test_autograd_records_nothing_of_a_traced_step() -> None:
     module, inputs = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4)), torch.randn(8, 6)
     inputs.requires_grad_()

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 from stowplan.torch import measure, schedule
 from stowplan.torch.updates import ELEMENTWISE
 
-from .steps import Net, adam, assert_same, entropy, left, net, plain, same_as_plain, sgd, stepped
+from .steps import adam, assert_same, entropy, left, net, plain, same_as_plain, sgd
 
 
 @pytest.mark.parametrize("kind", ELEMENTWISE)
@@ -30,37 +30,6 @@ def test_every_optimizer_updates_early_with_equal_bits(kind: Any) -> None:
 def test_options_of_the_optimizer_keep_their_bits(options: dict[str, Any]) -> None:
     model, batches = net()
     same_as_plain(model, batches, entropy, lambda model: torch.optim.AdamW(model.parameters(), **options))
-
-
-def test_groups_learning_rates_and_a_state_that_is_loaded() -> None:
-    def groups(model: Net) -> torch.optim.Optimizer:
-        rest = [one for part in (model.second, model.unused, model.head) for one in part.parameters()]
-        tied = {id(one) for one in model.first.parameters()}
-        return torch.optim.SGD(
-            [
-                {"params": list(model.first.parameters()), "lr": 0.5},
-                {"params": [one for one in rest if id(one) not in tied]},
-            ],
-            lr=0.1,
-            momentum=0.9,
-        )
-
-    def epochs(model: Net, run: Callable[[torch.optim.Optimizer], Callable[..., Any]]) -> list[Tensor]:
-        optimizer = groups(model)
-        rates = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
-        step = run(optimizer)
-        torch.manual_seed(1)
-        for _ in range(2):
-            for batch in batches:
-                step(*batch)
-                rates.step()
-            optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-        return left(model, optimizer)
-
-    model, batches = net()
-    twin = copy.deepcopy(model)
-    expected = epochs(twin, lambda one: lambda *batch: stepped(twin, one, batch, entropy))
-    assert_same(epochs(model, lambda one: schedule(model, one, entropy, budget="90%").step), expected)
 
 
 def test_clipping_waits_for_all_gradients() -> None:

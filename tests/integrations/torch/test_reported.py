@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 from stowplan.errors import GraphError
 from stowplan.torch import measure, schedule
 
-from .steps import assert_same, left, sgd, stepped
+from .steps import assert_same, sgd, stepped
 
 
 def test_what_no_graph_can_have_is_refused_with_its_line() -> None:
@@ -75,23 +75,6 @@ def test_what_forward_keeps_can_be_read_and_saved() -> None:
     assert float(model.log[0]) == float(expected.mean())
     assert torch.equal(copy.deepcopy(model).h, model.h)
     torch.save(model.state_dict(), io.BytesIO())
-
-
-def test_values_in_the_batch_are_part_of_the_plan() -> None:
-    model = nn.Linear(8, 8)
-    twin = copy.deepcopy(model)
-    optimizer, other = sgd(model), sgd(twin)
-
-    def scaled(model: nn.Module, x: Tensor, options: dict[str, Any], name: str | None) -> Tensor:
-        found = F.mse_loss(model(x) * options["scale"], options["y"])
-        return found if name is None else found * 2
-
-    training = schedule(model, optimizer, scaled)
-    for k, (scale, name) in enumerate([(0.5, None), (1.0, None), (1.0, "twice"), (0.5, None)]):
-        batch: Any = torch.randn(4, 8), {"y": torch.randn(4, 8), "scale": scale}, name
-        assert torch.equal(training.step(*batch), stepped(twin, other, batch, scaled)), k
-    assert_same(left(model, optimizer), left(twin, other))
-    assert len(training.plans) == 3
 
 
 @pytest.mark.parametrize("budget", [None, "100%"])

@@ -41,7 +41,6 @@ from .steps import (
     same_as_plain,
     sgd,
     stepped,
-    trained,
 )
 
 TRAINED = [name for name in NETS if name != "decoder"]
@@ -96,20 +95,6 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             expected = expected or found
             assert_same(found, expected)
     assert swaps > 10
-
-
-def test_other_shapes_and_modes_have_schedules_of_their_own() -> None:
-    model, batches = net()
-    batches += [tuple(one[:7] for one in batches[0])]
-    twin = copy.deepcopy(model)
-    optimizer, other = sgd(model), sgd(twin)
-    training = schedule(model, optimizer, entropy)
-    assert_same(trained(model, optimizer, training, batches), plain(twin, other, batches, entropy))
-    model.eval()
-    twin.eval()
-    assert_same(trained(model, optimizer, training, batches), plain(twin, other, batches, entropy))
-    assert len(training.plans) == 4
-    assert training.plans[0].reason == "the first step"
 
 
 @pytest.mark.parametrize("cast", ["parameters", "autocast"])

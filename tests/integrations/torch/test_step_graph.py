@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from stowplan.errors import GraphError, ScheduleError
 from stowplan.scheduling import Phase, StepGraph
-from stowplan.torch import graph, in_order, operators, trace, trace_training
+from stowplan.torch import graph, in_order, trace, trace_training
 
 from .nets import loss
 
@@ -60,24 +60,6 @@ def test_an_input_written_in_place_is_resident() -> None:
     assert number(step, "sin") in step.dependencies()[number(step, "add_")]
 
 
-def test_inputs_on_one_storage_are_one() -> None:
-    base = torch.ones(10)
-    module = make_fx(lambda x, y: x.add_(1).sum() + y.sum())(base[:5], base[5:])
-    step = graph(module, (base[:5], base[5:]))
-    assert step.storage[:2].tolist() == [0, 0]
-    assert step.size[:2].tolist() == [40, 0]
-    assert number(step, "add_") in step.after[number(step, "sum_2")]
-
-
-def test_random_operators_keep_their_order() -> None:
-    def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.bernoulli(x), torch.rand_like(x)
-
-    step = of(function, torch.ones(4))
-    assert step.after.rows() == [[], [0]]
-    assert step.repeatable.tolist() == [False, False]
-
-
 def test_batch_normalization_writes_statistics_its_schema_omits() -> None:
     module = nn.BatchNorm2d(3)
 
@@ -109,25 +91,6 @@ def test_phases_of_a_training_step() -> None:
     assert step.phase[number(step, "threshold_backward")] == Phase.BACKWARD
     assert step.resident_bytes == sum(p.nbytes for p in module.parameters()) + 48
     assert set(graph(trace(module, (torch.ones(3, 4),))).phase.tolist()) == {Phase.FORWARD}
-
-
-def test_phases_of_a_joint_graph_by_aot_autograd() -> None:
-    module = make_fx(lambda x: (x + 1).cos())(torch.ones(3))
-    operators(module)[1].meta["partitioner_tag"] = "is_backward"
-    assert graph(module, (torch.ones(3),)).phase.tolist() == [Phase.FORWARD, Phase.BACKWARD]
-
-
-def test_results_that_are_no_tensors_are_values_without_bytes() -> None:
-    module = make_fx(lambda x: x * 2)(torch.ones(2))
-    nodes = {node.op: node for node in module.graph.nodes}
-    with module.graph.inserting_before(nodes["output"]):
-        count = module.graph.call_function(torch.ops.aten.sym_size.int, (nodes["placeholder"], 0))
-        more = module.graph.call_function(torch.ops.aten.add.Tensor, (nodes["call_function"], count))
-    nodes["output"].args = (more,)
-    module.recompile()
-    step = graph(module, (torch.ones(2),))
-    assert step.dependencies().rows() == [[], [], [0, 1]]
-    assert step.size[step.writes[1][0]] == 0
 
 
 def test_what_is_refused() -> None:

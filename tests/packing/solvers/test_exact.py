@@ -87,20 +87,6 @@ def test_an_optimum_above_the_lower_bound_is_proved():
     assert found.peak == smallest_peak(problem) == 3
 
 
-def test_components_are_solved_apart():
-    # Two copies of a problem, far from each other in time and in different units.
-    part = data("minimalloc/I.1048576.csv")
-    n = len(part)
-    size = np.concatenate([part.size, 3 * part.size])
-    shift = int(part.end.max())
-    problem = Problem(
-        size, np.concatenate([part.start, part.start + shift]), np.concatenate([part.end, part.end + shift])
-    )
-    found = pack(problem, "exact")
-    assert (found.status, found.peak) == ("optimal", 3 * 1024 * KIB)
-    assert (found.offsets[n:] % (3 * KIB) == 0).all()
-
-
 def test_sizes_beyond_32_bits():
     problem = Problem([2**40 + 1, 2**41, 2**40 - 1, 3], [0, 0, 1, 1], [1, 2, 2, 3])
     assert minimised(problem) == (2**41 + 2**40 + 2, 2**41 + 2**40 + 2)
@@ -117,18 +103,6 @@ def test_progress_reports_and_stops():
     assert bound == 986112
     assert seen == sorted(set(seen), reverse=True)
     assert seen[-1] == peak <= 1040 * KIB
-
-
-def test_ctrl_c_returns_the_best_so_far():
-    def press(peak: int) -> bool:
-        raise KeyboardInterrupt
-
-    problem = data("minimalloc/D.1048576.csv")
-    start = pack(problem, "best_fit").offsets
-    answer = solvers["exact"](problem, PackingOptions(incumbent=start, report=press))
-    assert answer.interrupted
-    check(problem, answer.offsets)
-    assert peak_of(problem, answer.offsets) < peak_of(problem, start)
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5])

@@ -187,14 +187,3 @@ def test_step_functions_of_all_programs(
         expected + 1,
     )  # one may be found before the first is marked
     assert figures["exit_status"] == 0
-
-
-def test_chainer_is_made_to_work_whoever_imports_it(chainer: object, tmp_path: Path) -> None:
-    (tmp_path / "inner.py").write_text("import chainer\n")
-    (tmp_path / "outer.py").write_text(
-        "import inner, numpy\nimport chainer.functions as F\n"
-        "print(F.resize_images(numpy.ones((1, 1, 2, 2), 'f'), (3, 3)).shape, hasattr(numpy, 'sctypes'))\n"
-    )
-    done = served("outer.py", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("(1, 1, 3, 3)")

@@ -4,28 +4,9 @@ import numpy as np
 import pytest
 
 from stowplan.insight.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay, requests
-from stowplan.packing import Problem, lower_bound
+from stowplan.packing import lower_bound
 
 from ....packing.problems import training_step
-
-
-def test_requests_of_a_step():
-    problem = Problem(
-        size=[512, 512, 512],
-        start=[0, 1, 2],
-        end=[9, 5, 9],
-        gaps=[[0, 3, 6, 0, 0], [1, 2, 4, 0, 100]],
-    )
-    block, allocate, _ = requests(problem)
-    # Block 0 is wrapped: freed at 3, made anew at 6. The gap of block 1 leaves a window, so it stays.
-    assert list(zip(block.tolist(), allocate.tolist(), strict=True)) == [
-        (1, True),
-        (2, True),
-        (0, False),
-        (1, False),
-        (0, True),
-        (2, False),
-    ]
 
 
 def test_what_was_reserved_and_alive_after_each_request():
