@@ -16,11 +16,33 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from .interrupts import numpy_pool, torch_pool
-
 
 class AlarmError(Exception):
     """What the handler raises: as a time-out does, an Exception."""
+
+
+def numpy_step() -> tuple[Any, Callable[[], object]]:
+    import numpy as np
+
+    from stowplan import NumpyPool
+
+    def step() -> None:
+        a = np.ones(3000)
+        a * 2
+
+    return NumpyPool(), step
+
+
+def torch_step() -> tuple[Any, Callable[[], object]]:
+    import torch
+
+    from stowplan import TorchPool
+
+    def step() -> None:
+        a = torch.ones(9000)
+        a * 2
+
+    return TorchPool(), step
 
 
 def cupy_step() -> tuple[Any, Callable[[], object]]:
@@ -56,7 +78,7 @@ def recorded_step() -> tuple[Any, Callable[[], object]]:
     return SimpleNamespace(serving=nullcontext, step=nullcontext), step
 
 
-PROGRAMS = {"numpy": numpy_pool, "recorded": recorded_step, "torch": torch_pool, "cupy": cupy_step}
+PROGRAMS = {"numpy": numpy_step, "recorded": recorded_step, "torch": torch_step, "cupy": cupy_step}
 
 
 def lost(name: str, trials: int) -> list[str]:

@@ -18,25 +18,7 @@ from stowplan.chainer.masks import pack, unpack
 
 from ...running import traced
 
-DTYPES = [
-    "?",
-    "i1",
-    "u2",
-    "i4",
-    "u8",
-    "i8",
-    "f2",
-    "f4",
-    "f8",
-    "c8",
-    "c16",
-    ">f4",
-    ">i8",
-    "M8[s]",
-    "m8[us]",
-    "S3",
-    "g",
-]
+DTYPES = ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i8", "M8[s]", "m8[us]", "S3", "g"]
 
 
 @pytest.fixture(autouse=True, params=[8, 1 << 18], ids=["small pieces", "pieces"])

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import chainer
@@ -98,12 +97,3 @@ def test_numpy_s_parameters_are_measured_on_the_host() -> None:
     for parameters in (link.params(), [*later.params(), *link.params()], later.params(), ()):
         assert isinstance(meter.meter_for(parameters)._recorder, meter.NumpyRecorder)
     assert meter.clock_for(link.params()) is time.perf_counter
-
-
-def test_a_device_s_clock_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    device = SimpleNamespace(synchronize=lambda: calls.append("synchronize"))
-    monkeypatch.setattr(meter, "device_of", lambda parameters: device)
-    monkeypatch.setattr(meter, "time", SimpleNamespace(perf_counter=lambda: calls.append("read") or 1.5))
-    assert meter.clock_for(())() == 1.5
-    assert calls == ["synchronize", "read"]

@@ -16,7 +16,7 @@ import pytest
 from chainer import function_node
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.chainer import Scheduler, Updater, execution, gradients, record_graph, seams
+from stowplan.chainer import Scheduler, Updater, gradients, record_graph, seams
 from stowplan.chainer.capture import Recording, RecordingStep
 from stowplan.errors import BudgetError, GraphError, PoolError, ProfileError, ScheduleError
 from stowplan.scheduling import as_recorded, lean, simulate
@@ -172,19 +172,6 @@ def test_what_cannot_be_recorded_is_said() -> None:
         ProfileError, match=r"reads gradient of the loss .*; expected a training step of Chainer's"
     ):
         record_graph(opt, step)
-
-
-def test_gradients_are_summed_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[int] = []
-
-    def summed(terms: list[Any]) -> None:
-        gradients.sum_gradients(terms)
-        left.append(len(terms))
-
-    monkeypatch.setattr(execution, "sum_gradients", summed)
-    train(Scheduler)
-    assert len(left) > 100
-    assert max(left) == 1
 
 
 def test_a_sum_is_formed_in_an_array_that_nothing_else_shares() -> None:

@@ -145,36 +145,15 @@ def test_same_bits_with_hooks_and_in_column_order(order: str, hook: Any) -> None
         )
 
 
-def counted(
-    make: Callable[[], Any], prepare: Callable[[Any], None] = lambda rule: None, **shape: Any
-) -> list[int]:
-    """Sizes that the class's own method got."""
-    sizes: list[int] = []
-    rule_class = type(make().create_update_rule())
-    original = rule_class.update_core_cpu
-
-    def spy(rule: Any, param: Any) -> None:
-        sizes.append(param.array.size)
-        original(rule, param)
-
-    rule_class.update_core_cpu = spy
-    try:
-        run(update_in_pieces, make, (40,), prepare=prepare, **shape)
-    finally:
-        rule_class.update_core_cpu = original
-    return sizes
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_known_rules_are_cut_and_others_are_not(name: str) -> None:
-    assert counted(MAKERS[name]) == ([40] if name in WHOLE else [16, 16, 8]) * 4
-
-
-def test_a_rule_with_an_array_for_a_learning_rate_runs_whole() -> None:
+def test_a_learning_rate_may_be_an_array() -> None:
     def prepare(rule: Any) -> None:
         rule.hyperparam.lr = np.linspace(0, 1, 40, dtype=np.float32)
 
-    assert counted(optimizers.SGD, prepare) == [40] * 4
+    cut, whole = (
+        run(update, optimizers.SGD, (40,), prepare=prepare)
+        for update in (update_in_pieces, lambda param: param.update())
+    )
+    same_bits(cut, whole)
 
 
 def test_arrays_that_are_not_contiguous_run_whole() -> None:

@@ -162,84 +162,6 @@ def densenet() -> nn.Module:
     )
 
 
-class VisionTransformer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, 32, 8, 8)
-        self.token = nn.Parameter(torch.zeros(1, 1, 32))
-        self.place = nn.Parameter(torch.zeros(1, 17, 32))
-        layer = nn.TransformerEncoderLayer(32, 4, 64, 0.0, F.gelu, batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(32, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = self.patches(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.token.expand(len(x), -1, -1), tokens], 1) + self.place
-        return self.head(self.encoder(tokens)[:, 0])
-
-
-class UNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.ModuleList([conv(3, 8), conv(8, 16), conv(16, 32)])
-        self.bottom = conv(32, 32)
-        self.up = nn.ModuleList([conv(64, 16), conv(32, 8), conv(16, 8)])
-        self.head = nn.Conv2d(8, 2, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        skipped = []
-        for down in self.down:
-            skipped.append(down(x))
-            x = F.max_pool2d(skipped[-1], 2)
-        x = self.bottom(x)
-        for up, skip in zip(self.up, reversed(skipped), strict=True):
-            x = up(torch.cat([F.interpolate(x, scale_factor=2), skip], 1))
-        return self.head(x)
-
-
-class Cell(nn.Module):
-    """A cell as architecture search finds them: four nodes of two inputs each, separable and plain."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.edges = ((0, 1), (0, 2), (1, 3), (2, 0))
-        self.operations = nn.ModuleList(
-            nn.ModuleList(
-                [
-                    nn.Sequential(
-                        conv(channels, channels, 5, groups=channels), nn.Conv2d(channels, channels, 1)
-                    ),
-                    nn.AvgPool2d(3, 1, 1),
-                ]
-            )
-            for _ in self.edges
-        )
-        self.reduce = conv(4 * channels, channels, 1)
-
-    def forward(self, before: Tensor, last: Tensor) -> Tensor:
-        values = [before, last]
-        for (a, b), (first, second) in zip(self.edges, self.operations, strict=True):
-            values.append(first(values[a]) + second(values[b]))
-        return self.reduce(torch.cat(values[2:], 1))
-
-
-class Cells(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = conv(3, 12)
-        self.cells = nn.ModuleList([Cell(12), Cell(12), Cell(12)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        before = last = self.stem(x)
-        for cell in self.cells:
-            before, last = last, cell(before, last)
-        return last
-
-
-def cells() -> nn.Module:
-    return classifier(Cells(), 12)
-
-
 class Decoder(nn.Module):
     """A step of decoding: keys and values are written into caches in place, at a place given, and returned."""
 
@@ -297,10 +219,7 @@ MAIN = {
 }
 BEYOND = {
     "densenet": (densenet, images),
-    "vit": (VisionTransformer, images),
     "regnet": (regnet, images),
-    "unet": (UNet, images),
-    "cells": (cells, images),
     "decoder": (Decoder, caches),
     "recurrent": (Recurrent, lambda: (torch.randn(2, 6, 8),)),
 }

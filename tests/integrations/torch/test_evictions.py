@@ -87,15 +87,6 @@ def test_names_come_back_as_they_lay() -> None:
         assert torch.equal(one, other)
 
 
-def test_names_that_no_layout_describes_stay() -> None:
-    values = torch.randn(5, dtype=torch.complex64)
-    names = values, values.conj()
-    kept = Evict(None)(*names)
-    leave(kept, *names)
-    assert fetch(kept) is None
-    assert arrive(kept, None)[1] is names[1]
-
-
 def test_a_device_s_values_are_refused() -> None:
     model = nn.Linear(4, 4, device="meta")
     training = schedule(model, torch.optim.SGD(model.parameters(), lr=0.1), loss_of, swap=True)

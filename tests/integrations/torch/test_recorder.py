@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as pytorchs_profiler
 
 from stowplan import Profile, TorchPool, TorchRecorder
-from stowplan.errors import PoolError
 
 from ...children import stowplan
 
@@ -135,75 +132,6 @@ def test_requests_of_kernel_threads_have_their_operator_s_site() -> None:
     profile = recorder.whole()
     assert len(profile) > 10
     assert (profile.site >= 0).all()
-
-
-def test_threads_of_the_program_have_their_own_sites() -> None:
-    recorder = TorchRecorder(sites=True, small=SMALL)
-    turns = threading.Barrier(2)
-
-    def rows() -> None:
-        for _ in range(50):
-            turns.wait()
-            torch.ones(10, 1000).exp()  # of rows
-
-    def columns() -> None:
-        for _ in range(50):
-            turns.wait()
-            torch.ones(2000, 10).log()  # of columns
-
-    with recorder, recorder.step():
-        threads = [threading.Thread(target=rows), threading.Thread(target=columns)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    profile = recorder.whole()
-    assert len(profile) == 200
-    found = {
-        (int(size), profile.sites[site])
-        for size, site in zip(profile.size, profile.site.tolist(), strict=True)
-    }
-    one, other = line_of("# of rows"), line_of("# of columns")
-    assert found == {
-        (40_000, f"{HERE}:{one} rows > aten::ones"),
-        (40_000, f"{HERE}:{one} rows > aten::exp"),
-        (80_000, f"{HERE}:{other} columns > aten::ones"),
-        (80_000, f"{HERE}:{other} columns > aten::log"),
-    }
-
-
-def test_blocks_may_be_older_and_outlive_it_and_there_is_one() -> None:
-    older = torch.ones(10_000)
-    recorder, second = TorchRecorder(small=SMALL), TorchRecorder()
-    with recorder:
-        with pytest.raises(PoolError, match="another recorder of PyTorch's"), second:
-            pass
-        with pytest.raises(PoolError, match="entered already"), recorder:
-            pass
-        with recorder.step():
-            del older
-            kept = torch.full((20_000,), 3.0)
-    assert recorder.whole().size.tolist() == [80_000]
-    del recorder
-    assert kept.sum() == 60_000
-    with second:
-        kept.resize_(30_000)
-        del kept
-        assert second.requests == 1
-    torch.ones(10_000)
-    assert second.requests == 1
-
-
-def test_workers_that_fork_are_not_recorded() -> None:
-    recorder = TorchRecorder(sites=True, small=SMALL)
-    with recorder:
-        child = os.fork()
-        if child == 0:
-            torch.ones(10_000)
-            os._exit(recorder.requests)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        torch.ones(10_000)
-    assert recorder.requests == 1
 
 
 def test_a_pool_that_serves_goes_on_after_it() -> None:

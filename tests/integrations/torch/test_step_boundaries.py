@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ import torch
 from torch import nn
 
 from stowplan import TorchPool
-from tests.children import stowplan
 from tests.running import in_threads
 
 from .alone import alone
@@ -127,35 +124,3 @@ def edges() -> list[int]:
 
 def test_one_step_for_each_outermost_update_of_any_thread() -> None:
     assert alone(edges) == [3, 3, 5, 6]
-
-
-PROGRAM = """
-import json
-import numpy as np
-import torch
-import waiting
-
-draw = np.random.default_rng(0)
-model = torch.nn.Linear(3000, 1)
-optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-served = []
-for _ in range(50):
-    batch = draw.standard_normal((64, 3000), dtype=np.float32)
-    batch = (batch - batch.mean(0)) / batch.std(0)
-    optimizer.zero_grad()
-    model(torch.from_numpy(batch)).square().mean().backward()
-    optimizer.step()
-    served.append(waiting.replayed_and_requests())
-print(json.dumps(served))
-"""
-
-
-def test_run_serves_numpy_s_arrays_of_a_training_from_plans(tmp_path: Path) -> None:
-    waiting = Path(__file__).parents[2] / "stowplan" / "waiting.py"
-    (tmp_path / "waiting.py").write_text(waiting.read_text())
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = stowplan("run", "--auto-step", "program.py", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)
-    (replayed, requests), (all_replayed, all_requests) = counts[4], counts[-1]
-    assert all_replayed - replayed >= 0.95 * (all_requests - requests) > 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stowplan.cli.scripts.script import _status
+from stowplan.cli.scripts.script import Script, _status
+from stowplan.errors import ScriptError
 
 from ....children import Done
 from ....children import python as program
@@ -121,24 +124,56 @@ if __name__ == "__main__":
         assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr
 
 
-def test_what_cannot_be_run_is_said_in_a_line(folder: Path) -> None:
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have programs run in this process, which is put back afterwards."""
     (folder / "empty").mkdir()
     (folder / "empty" / "__init__.py").write_text("")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("empty", "helper", "pkg")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("target", "module", "step_function", "message"),
+    [
+        ("nothing.at.all", True, None, "there is no module named nothing.at.all"),
+        ("pkg.nothing", True, None, "there is no module named pkg.nothing"),
+        ("empty", True, None, "a package without __main__"),
+        (".pkg", True, None, "expected a module's name from"),
+        ("empty", False, None, "no __main__.py in it"),
+        ("none.py", False, None, r"none\.py"),
+        ("pkg", True, "__main__:f", "there is no function f"),
+        ("about.py", False, "json:no.where", "json:no.where cannot be had"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_run_is_said(
+    target: str, module: bool, step_function: str | None, message: str
+) -> None:
+    with pytest.raises((ScriptError, OSError), match=message):
+        Script(target, module=module).run([], step_function)
+
+
+@pytest.mark.parametrize(("target", "module"), [("about.py", False), ("app", False), ("pkg.part", True)])
+@pytest.mark.usefixtures("here")
+def test_programs_run_in_the_process_that_they_are_given(
+    target: str, module: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Script(target, module=module).run(["a"]) == 0
+    assert "'a'] " in capsys.readouterr().out
+    Path("ends.py").write_text("def f():\n    raise SystemExit('no data')\nf()")
+    assert (Script("ends.py").run([], "__main__:f"), capsys.readouterr().err) == (1, "no data\n")
+
+
+def test_a_fault_of_the_package_s_own_is_shown_in_python_s_words(folder: Path) -> None:
     (folder / "broken").mkdir()
     (folder / "broken" / "__init__.py").write_text("import absent")
-    for arguments, message in (
-        (["-m", "nothing.at.all"], "there is no module named nothing.at.all"),
-        (["-m", "pkg.nothing"], "there is no module named pkg.nothing"),
-        (["-m", "empty"], "a package without __main__"),
-        (["-m", ".pkg"], "expected a module's name from"),
-        (["empty"], "no __main__.py in it"),
-        (["none.py"], "none.py"),
-        (["--step-function", "__main__:f", "-m", "pkg"], "there is no function f"),
-    ):
-        done = served(*arguments, folder=folder)
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-        assert "Traceback" not in done.stderr
-    done = served("-m", "broken.part", folder=folder)  # the package's own fault: Python's words
+    done = served("-m", "broken.part", folder=folder)
     assert (done.returncode, "Traceback" in done.stderr) == (1, True)
     assert "No module named 'absent'" in done.stderr
 
