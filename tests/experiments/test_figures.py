@@ -116,7 +116,7 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
-    run(growth.main, tmp_path, "--device", "cpu", "--batch", "2", "--steps", "10")
+    run(growth.main, tmp_path, "--device", "cpu", "--batch", "1", "--steps", "10")
     rows = {row["pool"]: row for row in rows_of(tmp_path / "growth.csv")}
     assert set(rows) == {*memory.POOLS.values(), "stowplan"}
     assert float(rows["no pool"]["over_live"]) == pytest.approx(1, rel=0.01)  # it rounds sizes up

@@ -53,7 +53,7 @@ def test_a_loop_whose_lengths_vary_needs_no_more_marked_than_plain() -> None:
     assert marked <= plain + MOST
 
 
-@pytest.mark.parametrize(("first", "count"), [(0, 20), pytest.param(20, 180, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "count"), [(0, 10), pytest.param(10, 190, marks=pytest.mark.slow)])
 def test_loops_whose_steps_differ_need_no_more_marked_than_plain(first: int, count: int) -> None:
     for line in printed("-m", "tests.properties.marked_programs", first, count).splitlines():
         found = json.loads(line)

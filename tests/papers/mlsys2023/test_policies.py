@@ -16,7 +16,6 @@ from stowplan.scheduling import (
     Schedule,
     StepGraph,
     Way,
-    as_recorded,
     lean,
     require_valid,
     simulate,
@@ -129,65 +128,6 @@ def test_cheap_keeps_sizes_beyond_32_bits() -> None:
     cut = minimum_cut(Storages(graph), {1})
     assert cut.saved == [y]
     assert cut.bytes == 2**34
-
-
-def transformer(layers: int, s: int, b: int, h: int, a: int) -> StepGraph:
-    """Korthikanti et al. 2022, section 4.1: what a layer keeps, at two bytes an element and one for a mask."""
-    net = Builder()
-    x = net.value(2 * s * b * h, resident=True)
-    edges: list[list[int]] = []
-
-    def run(label: str, reads: list[int], *sizes: int, keeps: list[int] | None = None) -> list[int]:
-        written = net.run(label, reads, list(sizes), seconds=1.0)
-        edges.append(reads if keeps is None else keeps)
-        return written
-
-    wide, scores = 2 * s * b * h, 2 * a * s * s * b
-    for _ in range(layers):
-        (n1,) = run("LayerNorm", [x], wide)  # keeps its input
-        (q,) = run("Linear q", [n1], wide)  # the three keep one input
-        (k,) = run("Linear k", [n1], wide)
-        (v,) = run("Linear v", [n1], wide)
-        (qk,) = run("MatMul", [q, k], scores)
-        (p,) = run("Softmax", [qk], scores, keeps=[])
-        edges[-1] = [p]
-        dropped, mask = run("Dropout", [p], scores, a * s * s * b, keeps=[])
-        edges[-1] = [mask]
-        (o,) = run("MatMul", [dropped, v], wide)
-        (projected,) = run("Linear", [o], wide)
-        y, mask = run("Dropout", [projected], wide, s * b * h, keeps=[])
-        edges[-1] = [mask]
-        (x2,) = run("Add", [x, y], wide, keeps=[])
-        (n2,) = run("LayerNorm", [x2], wide)
-        (m,) = run("Linear", [n2], 4 * wide)
-        (act,) = run("GELU", [m], 4 * wide)
-        (out,) = run("Linear", [act], wide)
-        y, mask = run("Dropout", [out], wide, s * b * h, keeps=[])
-        edges[-1] = [mask]
-        (x,) = run("Add", [x2, y], wide, keeps=[])
-    gradient: list[int] = []
-    for label, needs in reversed(list(zip(net.label, edges, strict=True))):
-        gradient = net.run(f"{label}'", needs + gradient, [0], Phase.BACKWARD)
-    return net.graph()
-
-
-@pytest.mark.parametrize(("s", "b", "h", "a"), [(64, 2, 32, 4), (128, 1, 64, 8)])
-def test_selective_keeps_what_korthikanti_says(s: int, b: int, h: int, a: int) -> None:
-    def kept(graph: StepGraph, way: list[int]) -> int:
-        later = Storages(graph).later
-        first = [v for v in range(graph.values) if not graph.resident[v] and later[v] and way[v] == Way.KEPT]
-        return int(graph.size[first].sum())
-
-    def a_layer(solver: str) -> float:
-        two, three = (transformer(n, s, b, h, a) for n in (2, 3))
-        ways = [
-            (as_recorded(g) if solver == "none" else schedule(g, solver=solver).schedule).way.tolist()
-            for g in (two, three)
-        ]
-        return kept(three, ways[1]) - kept(two, ways[0])
-
-    assert a_layer("none") == s * b * h * (34 + 5 * a * s // h)
-    assert a_layer("selective") == 34 * s * b * h
 
 
 def test_selective_packs_what_may_not_run_again() -> None:

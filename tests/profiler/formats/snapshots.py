@@ -18,14 +18,8 @@ def frames(line: int) -> list[dict[str, Any]]:
 
 
 def entry(action: str, addr: int, size: int, line: int = 7, **more: Any) -> dict[str, Any]:
-    traced = {
-        "action": action,
-        "addr": ARENA + addr,
-        "size": size,
-        "stream": 0,
-        "time_us": 1_700_000_000_000_000,
-    }
-    return {**traced, "frames": frames(line), **more}
+    traced = {"action": action, "addr": ARENA + addr, "size": size, "stream": 0}
+    return {**traced, "time_us": 1_700_000_000_000_000, "frames": frames(line), **more}
 
 
 def snapshot() -> dict[str, Any]:
@@ -50,23 +44,10 @@ def snapshot() -> dict[str, Any]:
         "state": "active_allocated",
         "frames": frames(9),
     }
-    segment = {
-        "device": 1,
-        "address": ARENA,
-        "total_size": 2097152,
-        "allocated_size": 512,
-        "active_size": 512,
-        "requested_size": 300,
-        "stream": 0,
-        "segment_type": "small",
-        "segment_pool_id": (0, 0),
-        "is_expandable": False,
-        "frames": [],
-        "blocks": [
-            block,
-            {**block, "address": ARENA + 512, "size": 2096640, "state": "inactive", "frames": []},
-        ],
-    }
+    rest = {**block, "address": ARENA + 512, "size": 2096640, "state": "inactive", "frames": []}
+    sizes = {"total_size": 2097152, "allocated_size": 512, "active_size": 512, "requested_size": 300}
+    kind = {"segment_type": "small", "segment_pool_id": (0, 0), "is_expandable": False, "stream": 0}
+    segment = {"device": 1, "address": ARENA, **sizes, **kind, "frames": [], "blocks": [block, rest]}
     return {
         "segments": [segment],
         "device_traces": [[], trace],
@@ -141,21 +122,9 @@ class CachingAllocator:
         segments = []
         for address, whole in self._segments.items():
             size, state = self._blocks.get(address, (whole, "inactive"))
-            block = {
-                "address": ARENA + address,
-                "size": -(-size // 512) * 512,
-                "requested_size": size,
-                "state": state,
-            }
-            segments.append(
-                {
-                    "device": device,
-                    "address": ARENA + address,
-                    "total_size": whole,
-                    "stream": 0,
-                    "blocks": [block],
-                }
-            )
+            block = {"address": ARENA + address, "size": -(-size // 512) * 512, "requested_size": size}
+            segment = {"device": device, "address": ARENA + address, "total_size": whole, "stream": 0}
+            segments.append({**segment, "blocks": [{**block, "state": state}]})
         other = {"device": device + 1, "address": 1, "total_size": 1 << 30, "stream": 0, "blocks": []}
         return {"segments": [*segments, other], "device_traces": [[] for _ in range(device)] + [self._trace]}
 

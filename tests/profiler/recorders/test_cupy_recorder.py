@@ -60,17 +60,6 @@ def test_wrapped_escaped_and_ordinary_blocks(recorder: CupyRecorder, tell: Telle
     assert profile.wrapped.tolist() == [False, False, True]
 
 
-def test_frees_between_steps_belong_to_the_next(recorder: CupyRecorder, tell: Teller) -> None:
-    for _ in range(3):
-        with recorder.step():
-            tell.malloc(512, 1)
-        tell.free(512)
-        tell.malloc(1024, 999)  # outside of every step
-    profile = recorder.profile()
-    assert len(profile) == 1
-    assert profile.wrapped.all()
-
-
 def test_an_address_that_comes_again_was_freed_elsewhere(recorder: CupyRecorder, tell: Teller) -> None:
     for _ in range(2):
         with recorder.step():

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stowplan import NumpyRecorder, Profile
+from stowplan import NumpyRecorder
 
 from ...running import in_threads
 
@@ -108,37 +108,6 @@ def test_live_peak_without_steps_is_tracemalloc_s() -> None:
     assert not profile.escaped.any()
 
 
-def parts(profile: Profile) -> tuple[int, int, int]:
-    found = profile.at_live_peak()
-    assert found is not None
-    return found.older, found.escaped, found.planned
-
-
-def test_older_escaped_and_planned_by_hand() -> None:
-    """Kept: 80 kB from before, and 16 kB of each step; planned: 40 kB, then 24 kB; wrapped: 8 kB."""
-    before, kept, carried = np.ones(10_000), [], [None]
-    recorder = NumpyRecorder(small=SMALL)
-    with recorder:
-        older = np.ones(10_000)
-        for _ in range(4):
-            with recorder.step():
-                kept.append(np.ones(2_000))
-                np.ones(5_000)
-                np.ones(3_000)
-                carried[0] = None
-                carried[0] = np.ones(1_000)
-        del older
-    profile = recorder.profile()
-    # In the last step: older, three times 16 kB of the steps before; 16 kB of its own; 40 kB beside 8 kB carried over.
-    assert parts(profile) == (80_000 + 3 * 16_000, 16_000, 48_000)
-    assert profile.live_peak == 80_000 + 4 * 16_000 + 48_000
-    assert profile.planned_peak == 48_000
-    curve = profile.older_bytes()
-    assert curve is not None
-    assert set(curve.tolist()) == {80_000 + 3 * 16_000}
-    assert before.all()
-
-
 def test_coverage_and_repeats() -> None:
     recorder = NumpyRecorder(small=SMALL)
     with recorder:
@@ -153,21 +122,6 @@ def test_coverage_and_repeats() -> None:
     assert (program.requests, program.bytes) == (21, 8 * (50_000 + 9 * 3_000 + 9_000))
     assert (program.steps, program.repeats, program.step_requests) == (10, 9, 20)
     assert program.coverage == (20 / 21, 36_000 / 86_000)
-
-
-def test_coverage_of_found_steps_counts_the_one_under_way() -> None:
-    state, rounds = np.ones(2_000), 40
-    recorder = NumpyRecorder(auto_step=True, sites=True, small=SMALL)
-    with recorder:
-        for _ in range(rounds):
-            change = np.roll(state, 1)
-            state = state + change * 0.5
-    program = recorder.profile().program
-    assert program is not None
-    length = len(recorder.profile()) // program.turns
-    assert program.requests == 3 * rounds
-    assert program.repeats == program.steps == program.step_requests // length
-    assert program.step_requests > 0.8 * program.requests  # all but those before the step was found
 
 
 @pytest.mark.parametrize("auto_step", [False, True])
