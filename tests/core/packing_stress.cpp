@@ -1,8 +1,7 @@
 // The packing cores on small random problems, for sanitizer builds (make asan, make tsan).
 //
-// Blocks with gaps, windows, alignments and fixed offsets go through every solver; pieces that overlap in time and in
-// address are looked for pair by pair. Exact answers are compared with each other and with the heuristics' peaks,
-// threads of `search` run side by side, and a watcher stops some of the runs halfway.
+// Blocks with gaps, windows, alignments and fixed offsets go through every solver, threads of `search` run side by
+// side, and a watcher stops some of the runs halfway. What the least peak is, tests/packing knows.
 
 #include <algorithm>
 #include <atomic>
@@ -130,18 +129,10 @@ class Stress {
     const Bytes start = peak(offsets);
     const ExactResult least = solve_exact(problem, -1, start, control);
     const Bytes lowest = least.offsets.empty() ? start : check("exact", least.offsets);
-    if (lowest > start) fail("exact raises the peak");
-    if (least.lower_bound > known) fail("exact proves a bound above a placement");
-    if (least.lower_bound == lowest) {
-      const ExactResult same = solve_exact(problem, lowest, start, control);
-      if (same.lower_bound > lowest) fail("exact denies its own optimum");
-      if (!same.offsets.empty() && check("exact, decided", same.offsets) > lowest) fail("exact exceeds a capacity");
-      if (!solve_exact(problem, lowest - 1, start, control).offsets.empty()) fail("exact goes below its own optimum");
-    }
+    if (lowest > start || least.lower_bound > std::min(known, lowest)) fail("exact is wrong about the least peak");
     stopped(control, [&] {
-      const ExactResult improved = solve_exact(problem, -1, start, control);
-      if (!improved.offsets.empty() && check("exact, stopped", improved.offsets) >= start)
-        fail("exact improves nothing");
+      const ExactResult improved = solve_exact(problem, lowest, start, control);
+      if (!improved.offsets.empty()) check("exact, stopped", improved.offsets);
     });
   }
 
@@ -178,17 +169,8 @@ class Stress {
         high.push_back(offsets[i] + p.piece_upper[k]);
       }
     }
-    const auto meet = [&](std::size_t a, std::size_t b) {
-      return p.piece_start[a] < p.piece_end[b] && p.piece_start[b] < p.piece_end[a] && low[a] < high[b] &&
-             low[b] < high[a];
-    };
-    for (std::size_t a = 0; a < low.size(); ++a) {
-      for (std::size_t b = 0; b < a; ++b) {
-        if (meet(a, b)) fail(solver, "lets two blocks overlap");
-      }
-    }
     const auto [one, other] = first_conflict(low.size(), p.piece_start, p.piece_end, low.data(), high.data());
-    if (one < low.size() && other < low.size()) fail(solver, "is blamed for a conflict that there is not");
+    if (one < low.size() && other < low.size()) fail(solver, "lets two blocks overlap");
     return peak(offsets);
   }
 

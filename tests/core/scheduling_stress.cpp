@@ -1,16 +1,14 @@
 // The schedule simulator on random small graphs, for sanitizer builds (make asan, make tsan).
 //
-// Graphs with views, several writers, residents, results, held values and workspace; random orders and ways, and drops
-// in those without phases. Changes of
-// ways and orders are evaluated by one simulator that keeps what it can, and compared with a new one each time. Threads
-// work on simulators of their own.
+// Random orders and ways of graphs with residents, results, held values and workspace, and drops in those without
+// phases, are evaluated by one simulator that keeps what it can, and compared with a new one each time. Threads work on
+// simulators of their own. Views, several writers and what the figures have to be: tests/scheduling/test_simulate.py.
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -30,10 +28,10 @@ struct Columns {
   std::vector<double> seconds;
   std::vector<std::uint8_t> resident, kept;
 
-  std::int64_t add_value(std::int64_t bytes, std::int64_t base = -1) {
+  std::int64_t add_value(std::int64_t bytes) {
     const auto v = static_cast<std::int64_t>(size.size());
-    size.push_back(base < 0 ? bytes : 0);
-    storage.push_back(base < 0 ? v : base);
+    size.push_back(bytes);
+    storage.push_back(v);
     held.push_back(-1);
     packed.push_back(size.back() / 3);
     resident.push_back(0);
@@ -110,25 +108,17 @@ class Stress {
     for (std::int64_t k = below(3); k-- > 0;) columns_.resident[columns_.add_value(50)] = 1;
     std::vector<std::int64_t> readable;
     for (std::size_t v = 0; v < columns_.size.size(); ++v) readable.push_back(static_cast<std::int64_t>(v));
+    writer_.assign(readable.size(), -1);
     for (int i = 0; i < operators; ++i) {
       for (std::int64_t k = below(4); k-- > 0 && !readable.empty();) {
         columns_.reads.push_back(readable[below(static_cast<std::int64_t>(readable.size()))]);
       }
       columns_.reads_first.push_back(static_cast<std::int64_t>(columns_.reads.size()));
-      const std::size_t written = columns_.writes.size();
       for (std::int64_t k = below(3); k-- > 0;) {
-        const std::int64_t kind = below(10);
-        if (kind == 0 && written > 0) {  // a view
-          const auto base = columns_.storage[columns_.writes[below(static_cast<std::int64_t>(written))]];
-          columns_.writes.push_back(columns_.add_value(0, base));
-        } else if (kind == 1 && written > 0) {  // one more writer
-          columns_.writes.push_back(columns_.writes[below(static_cast<std::int64_t>(written))]);
-        } else {
-          columns_.writes.push_back(columns_.add_value(below(20)));
-        }
+        columns_.writes.push_back(columns_.add_value(below(20)));
+        writer_.push_back(i);
+        readable.push_back(columns_.writes.back());
       }
-      readable.insert(readable.end(), columns_.writes.begin() + static_cast<std::ptrdiff_t>(written),
-                      columns_.writes.end());
       columns_.writes_first.push_back(static_cast<std::int64_t>(columns_.writes.size()));
       columns_.phase.push_back(phases_ ? 3 * i / std::max(operators, 1) : 0);
       columns_.workspace.push_back(below(4) ? 0 : below(30));
@@ -138,49 +128,22 @@ class Stress {
       if (below(10) == 0) columns_.held[v] = below(operators);
       if (below(15) == 0) columns_.kept[v] = 1;
     }
-    find_ways();
-  }
-
-  // For each value that has a storage the ways that it may have; none where it must be KEPT.
-  void find_ways() {
-    const Graph graph = columns_.view();
-    ways_.assign(static_cast<std::size_t>(graph.m), {});
-    std::vector<int> writers(static_cast<std::size_t>(graph.m), 0), values(writers), must(writers);
-    for (std::int64_t i = 0; i < graph.n; ++i) {
-      std::set<std::int64_t> row(columns_.writes.begin() + graph.writes.first[i],
-                                 columns_.writes.begin() + graph.writes.first[i + 1]);
-      for (auto v : row) ++writers[v];
-    }
-    for (std::int64_t v = 0; v < graph.m; ++v) {
-      const auto s = graph.storage[v];
-      ++values[s];
-      if (writers[v] != 1 || graph.resident[s] || graph.kept[v]) must[s] = 1;
-    }
-    for (std::int64_t s = 0; s < graph.m; ++s) {
-      if (graph.storage[s] != s || must[s]) continue;
-      ways_[s] = {Way::kept, Way::dropped};
-      if (values[s] == 1) ways_[s].insert(ways_[s].end(), {Way::packed, Way::swapped});
+    ways_.assign(columns_.size.size(), {});
+    for (std::size_t v = 0; v < ways_.size(); ++v) {
+      if (!columns_.resident[v] && !columns_.kept[v]) ways_[v] = {Way::kept, Way::dropped, Way::packed, Way::swapped};
     }
   }
 
   // Each operator after those before it that write what it reads.
   std::vector<std::int64_t> any_order() {
     const Graph graph = columns_.view();
-    std::vector<std::set<std::int64_t>> before(static_cast<std::size_t>(graph.n));
-    for (std::int64_t i = 0; i < graph.n; ++i) {
-      for (auto k = graph.reads.first[i]; k < graph.reads.first[i + 1]; ++k) {
-        for (std::int64_t j = 0; j < i; ++j) {
-          const auto from = graph.writes.index + graph.writes.first[j],
-                     to = graph.writes.index + graph.writes.first[j + 1];
-          if (std::find(from, to, graph.reads.index[k]) != to) before[i].insert(j);
-        }
-      }
-    }
     std::vector<std::int64_t> order;
     std::vector<std::uint8_t> done(static_cast<std::size_t>(graph.n), 0);
     while (static_cast<std::int64_t>(order.size()) < graph.n) {
       const std::int64_t i = below(graph.n);
-      if (done[i] || std::any_of(before[i].begin(), before[i].end(), [&](auto j) { return !done[j]; })) continue;
+      const auto waits = [&](auto v) { return writer_[v] >= 0 && !done[writer_[v]]; };
+      const auto *from = graph.reads.index + graph.reads.first[i], *to = graph.reads.index + graph.reads.first[i + 1];
+      if (done[i] || std::any_of(from, to, waits)) continue;
       done[i] = 1;
       order.push_back(i);
     }
@@ -208,7 +171,8 @@ class Stress {
   std::mt19937_64 random_;
   Columns columns_;
   bool phases_ = true;
-  std::vector<std::vector<Way>> ways_;
+  std::vector<std::vector<Way>> ways_;  // that a value may have; none where it must be KEPT
+  std::vector<std::int64_t> writer_;
 };
 
 }  // namespace
