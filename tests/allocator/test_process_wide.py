@@ -13,7 +13,6 @@ import pytest
 from stowplan import NumpyPool
 from stowplan.errors import PoolError
 
-from ..children import python
 from ..running import resident, run
 
 
@@ -94,28 +93,6 @@ def test_an_entered_pool_serves_its_context_within(pool: NumpyPool) -> None:
         other = np.ones(500)
     assert pool.stats.live_bytes == 4000
     del block, other
-
-
-END = """
-import threading
-import numpy as np
-from stowplan import NumpyPool
-pool = NumpyPool(warmup=0)
-pool.install()
-class Late:
-    def __del__(self):
-        total = np.ones(100_000) * 2
-kept = Late(), [np.ones(size) for size in (10, 1000, 100_000)]
-for _ in range(50):
-    with pool.step():
-        a = np.ones(50_000); b = a * 2; c = a + b
-print(float(c.sum()))
-"""
-
-
-def test_the_interpreter_goes_down_while_it_serves() -> None:
-    done = python("-c", END)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "150000.0\n", "")
 
 
 def test_trim_gives_memory_back() -> None:

@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,25 +102,6 @@ def test_steps_at_once_are_packed_once_and_replayed_each_in_its_own_arena(
     assert stats.reasons == {"no_plan": 2 * THREADS * len(SIZES)}  # record and confirm
     assert stats.arena_bytes >= stats.lower_bound == THREADS * backend.pool.plan().placement.lower_bound
     assert all(not a & b for i, a in enumerate(places) for b in places[:i])
-
-
-def test_a_file_has_the_plans_of_all_threads(backend: Any, tmp_path: Path) -> None:
-    run_at_once(backend, 5)
-    backend.pool.save(tmp_path / "program.plans")
-    alone = type(backend)()
-    for _ in range(4):
-        with alone.pool.step("the same"):
-            for size in SIZES:
-                Block(alone, size)
-        alone.pool.wait()
-    alone.pool.save(tmp_path / "alone.plans")
-    # Threads add a line each, not a plan each.
-    few, many = ((tmp_path / f"{name}.plans").stat().st_size for name in ("alone", "program"))
-    assert few < many < 2 * few
-    again = type(backend)(tmp_path / "program.plans", warmup=3)
-    run_at_once(again, 2)
-    assert again.pool.stats.reasons == {}
-    assert again.pool.stats.replayed == 2 * THREADS * len(SIZES)
 
 
 def test_a_step_is_one_thread_s(backend: Any) -> None:

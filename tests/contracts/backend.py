@@ -25,14 +25,8 @@ from ..running import in_threads
 from ..updates import update
 
 ROOT = Path(__file__).resolve().parents[2]
-STEP = (
-    Planned(3000, 2),
-    Planned(700, 1),
-    Planned(5000, 3),
-    Planned(900, 1),
-    Planned(5000, 5),
-    Planned(64, 2),
-)
+SCRIPT = ((3000, 2), (700, 1), (5000, 3), (900, 1), (5000, 5), (64, 2))
+STEP = tuple(Planned(size, life) for size, life in SCRIPT)
 SIZES = (3000, 700, 1500, 900)
 TRAIN, EVALUATE, SHORT = SIZES, (5000, 100), (3000, 700, 20)
 

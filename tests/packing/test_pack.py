@@ -37,19 +37,12 @@ def test_the_gap_is_relative_to_the_bound():
 
 def test_nothing_to_place():
     placement = pack(Problem([], [], []))
-    assert (placement.peak, placement.optimal, placement.gap, placement.offsets.tolist()) == (
-        0,
-        True,
-        0.0,
-        [],
-    )
+    assert (placement.peak, placement.optimal, placement.gap) == (0, True, 0.0)
+    assert placement.offsets.size == 0
 
 
 def test_an_unknown_solver_lists_the_names():
-    with pytest.raises(
-        UnknownSolverError,
-        match="named 'worst'; expected one of: auto, best_fit",
-    ):
+    with pytest.raises(UnknownSolverError, match="named 'worst'; expected one of: auto, best_fit"):
         pack(Problem([1], [0], [1]), "worst")
 
 

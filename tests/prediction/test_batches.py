@@ -109,28 +109,6 @@ def test_sizes_are_rounded_up_and_never_negative() -> None:
         model.profile(10**18)
 
 
-def test_sites_streams_and_lifetimes_are_the_largest_batch_s() -> None:
-    def profile(size: int) -> Profile:
-        return Profile(
-            [size, 8],
-            [0, 2],
-            [4, 3],
-            [7, 7],
-            [1, 2],
-            [3, 4],
-            period=4,
-            site=[1, 0],
-            sites=("a.py:1 f", "b.py:2 g"),
-        )
-
-    predicted = fit_steps({2: profile(20), 4: profile(40)}).profile(8)
-    assert predicted.size.tolist() == [80, 8]
-    assert predicted.end.tolist() == [4, 3]
-    assert predicted.stream.tolist() == [7, 7]
-    assert (predicted.site.tolist(), predicted.sites) == ([1, 0], ("a.py:1 f", "b.py:2 g"))
-    assert predicted.alloc_ns.tolist() == [-1, -1]
-
-
 def test_a_few_requests_may_have_no_counterpart() -> None:
     # As where NumPy computes in place from 256 KiB on: one block of the smaller step is not asked for in the larger.
     constant, per_item = [7] * 200, list(range(1, 201))

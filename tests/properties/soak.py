@@ -139,12 +139,8 @@ def main() -> None:
     seed = random.randrange(2**32) if options.seed is None else options.seed
     print(f"{options.pool}, seed {seed}", flush=True)
     began = time.monotonic()
-    counts = soak(
-        backend,
-        options.operations,
-        seed,
-        lambda done: print(f"\r{done:,} operations", end="", flush=True),
-    )
+    say = lambda done: print(f"\r{done:,} operations", end="", flush=True)  # noqa: E731
+    counts = soak(backend, options.operations, seed, say)
     print(f"\n{time.monotonic() - began:.0f} s\n{json.dumps(counts)}")
     gc.collect()  # the last pool goes while its upstream, which is Python's, can still be called
 

@@ -76,16 +76,7 @@ def test_a_network(file: Path) -> None:
     graph = read_graph(network(file))
     assert graph.label == ("conv", "relu", "reshape", "gemm")
     h = 2 * 4 * 6 * 6 * 4
-    assert sizes(graph) == {
-        "w": 432,
-        "v": 2880,
-        "shape": 16,
-        "x": 1536,
-        "h": h,
-        "r": h,
-        "f": h,
-        "y": 40,
-    }
+    assert sizes(graph) == {"w": 432, "v": 2880, "shape": 16, "x": 1536, "h": h, "r": h, "f": h, "y": 40}
     assert {graph.name[v] for v in range(graph.values) if graph.resident[v]} == {"w", "v", "shape", "x"}
     r, f, y = (graph.name.index(name) for name in "rfy")
     assert graph.storage[f] == r

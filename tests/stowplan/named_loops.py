@@ -27,21 +27,12 @@ NAMED = {
     "particle_filter": "for bearing in bearings:",
     "shallow_water": "for k in range(steps):",
     "spectrograms": "for number in range(30):",
-    "text_rnn": "for begin in range(0, len(index) - T - 1, T):",
     "video": "for frame in frames:",
     "wave_levels": "for k in range(steps):",
 }
 """By program: the text of the line."""
 
-ONE_PEAK = (
-    "finite_volume",
-    "hamiltonian",
-    "spectrograms",
-    "video",
-    "lattice_boltzmann",
-    "shallow_water",
-    "text_rnn",
-)
+ONE_PEAK = "finite_volume", "hamiltonian", "spectrograms", "video", "lattice_boltzmann", "shallow_water"
 """Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
 NEEDS = {

@@ -75,15 +75,3 @@ def test_each_example_stands_on_a_page_as_it_is_run() -> None:
     for path in (DOCS / "examples").rglob("*.py"):
         assert any(indent(path.read_text(encoding="utf-8"), "   ") in page for page in pages), path
     assert {path.name for path in (DOCS / "examples").glob("*.py")} >= ELSEWHERE
-
-
-def test_the_door_runs_all_that_readme_says() -> None:
-    from tools.door import commands, snippets, steps
-
-    assert [command.split()[-1] for command in commands(README)] == [".", "'.[chainer,cupy]'", "demo", "test"]
-    assert sorted(snippets(README)) == sorted(README_CODE)
-    run = [what for _, what in steps(README)]
-    assert len(run) == 4 + len(README_CODE) + 1
-    assert run.index("pip install '.[torch]'") < next(
-        k for k, what in enumerate(run) if "torch" in what[-1] and k > 4
-    )

@@ -279,33 +279,6 @@ def test_fit(seed: int, form: str, tmp_path: Path) -> None:
     assert way["step"] == predicted["arena"]
 
 
-@each_format
-@pytest.mark.parametrize("seed", SEEDS[:: ALL // 2])
-def test_report(seed: int, form: str, tmp_path: Path) -> None:
-    pytest.importorskip("bokeh", reason="bokeh is not installed; expected: pip install 'stowplan[report]'")
-    path, told, trace = written(drawn(seed), form, tmp_path)
-    page = tmp_path / "page.html"
-    found = figures("report", path, "-o", page)
-    planned = {"blocks": len(told.planned), "lower_bound": found["lower_bound"]}
-    assert found == {"output": str(page), "arena": figures("compare", path)["arena"], **planned}
-    assert found["lower_bound"] in (told.lower_bound, found["arena"])
-    shown = page.read_text()
-    bound = found["lower_bound"]
-
-    def card(name: str, count: int, note: str | None = None) -> str:
-        note = f"{count / bound - 1:.2%} above the lower bound" if note is None else note
-        return f"<dt>{name}</dt><dd>{human_bytes(count)}<small>{note}</small></dd>"
-
-    assert card("Planned peak", told.planned_peak, f"lower bound {human_bytes(bound)}") in shown
-    assert card("stowplan&#39;s arena", found["arena"]) in shown
-    assert card("CuPy&#39;s pool", told.reserved("cupy", 30)) in shown
-    if trace.older is not None:
-        split = ", ".join(f"{human_bytes(count)} {name}" for name, count in list(told.parts().items())[1:])
-        assert card("Live peak of the program", told.total(told.fullest), split) in shown
-    else:
-        assert "Live peak of the program" not in shown
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_recorded_program(seed: int, tmp_path: Path) -> None:
     step, older, between = drawn_step(seed)

@@ -19,18 +19,7 @@ from ..children import printed
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES = {f"stowplan.{path.stem}" for path in (ROOT / "stowplan").glob("*.py") if path.stem[:2] != "__"}
 """Modules that stand in no room."""
-FRAMEWORKS = (
-    "chainer",
-    "cupy",
-    "torch",
-    "dask",
-    "distributed",
-    "matplotlib",
-    "pulp",
-    "highspy",
-    "rich",
-    "click",
-)
+HEAVY = {"chainer", "cupy", "torch", "dask", "distributed", "matplotlib", "pulp", "highspy", "rich", "click"}
 
 FOLDERS = (ROOT / "tools" / "rooms.txt").read_text().split()
 ROOMS = {folder.split("/")[-1]: ROOT / folder for folder in FOLDERS}
@@ -179,7 +168,7 @@ def modules_after(code: str) -> set[str]:
 
 def test_stowplan_s_import_loads_no_framework_or_compiled_code() -> None:
     loaded = modules_after("import stowplan")
-    assert not loaded & {*FRAMEWORKS, "numpy", *(f"stowplan.{room}" for room in ROOMS)}
+    assert not loaded & {*HEAVY, "numpy", *(f"stowplan.{room}" for room in ROOMS)}
 
 
 def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
@@ -189,12 +178,12 @@ def test_using_stowplan_loads_no_framework_and_no_second_copy() -> None:
         "stowplan.NumpyPool()"
     )
     assert "stowplan.allocator" in loaded
-    assert not loaded & {*FRAMEWORKS, *ROOMS}
+    assert not loaded & {*HEAVY, *ROOMS}
 
 
 def test_the_command_line_loads_no_framework_before_it_is_needed() -> None:
     loaded = modules_after("import stowplan.cli.main")
-    assert not loaded & (set(FRAMEWORKS) - {"click"})
+    assert not loaded & (HEAVY - {"click"})
 
 
 def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
@@ -206,7 +195,7 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     rooms = {"stowplan.packing", "stowplan.scheduling", "stowplan.planning.plan", "stowplan.profiler.formats"}
     commands = {name for name in loaded if name.startswith("stowplan.cli.commands.")}
     decisions = {"stowplan.allocator.lane", "stowplan.allocator.stats", "stowplan.profiler.steps"}
-    assert not loaded & {*FRAMEWORKS, *rooms, *decisions, "csv", "logging", "json", "concurrent.futures"}
+    assert not loaded & {*HEAVY, *rooms, *decisions, "csv", "logging", "json", "concurrent.futures"}
     assert commands == {"stowplan.cli.commands.run"}
 
 

@@ -98,14 +98,8 @@ class Program:
             for group in self.optimizer.param_groups
             for one in group["params"]
         ]
-        found = [
-            *self.model.state_dict().values(),
-            *gradients,
-            states,
-            torch.get_rng_state(),
-            self.model.calls,
-        ]
-        return copy.deepcopy(found)
+        values = self.model.state_dict().values()
+        return copy.deepcopy([*values, *gradients, states, torch.get_rng_state(), self.model.calls])
 
 
 Change = Callable[[Program, random.Random], Any]
@@ -326,14 +320,10 @@ def values_in_the_batch(program: Program, draw: random.Random) -> None:
 
 @change
 def options_of_the_optimizer(program: Program, draw: random.Random) -> None:
-    options = {
-        "momentum": [0.0, 0.9],
-        "weight_decay": [0.0, 0.1],
-        "nesterov": [False],
-        "maximize": [False, True],
-    }
+    options = {"momentum": [0.0, 0.9], "weight_decay": [0.0, 0.1], "nesterov": [0], "maximize": [0, 1]}
     name = draw.choice(sorted(set(options) & set(_group(program))))
-    _group(program)[name] = draw.choice(options[name])
+    value = draw.choice(options[name])
+    _group(program)[name] = value if isinstance(value, float) else bool(value)
 
 
 @change

@@ -27,17 +27,7 @@ needs_pulp = pytest.mark.skipif(
 )
 
 # Bytes, first and last operator: the fullest moments need 7 bytes, and no placement has fewer than 8.
-UNPACKABLE = [
-    (4, 0, 0),
-    (3, 1, 1),
-    (2, 0, 2),
-    (1, 2, 2),
-    (1, 0, 3),
-    (2, 2, 3),
-    (1, 1, 4),
-    (3, 3, 4),
-    (3, 4, 4),
-]
+TIGHT = [(4, 0, 0), (3, 1, 1), (2, 0, 2), (1, 2, 2), (1, 0, 3), (2, 2, 3), (1, 1, 4), (3, 3, 4), (3, 4, 4)]
 
 
 def lifetimes(rows: list[tuple[int, int, int]], after: list[list[int]] | None = None) -> StepGraph:
@@ -114,14 +104,14 @@ def test_against_all_orders() -> None:
 
 @needs_pulp
 def test_an_arena_above_the_peak_is_proved() -> None:
-    graph = lifetimes(UNPACKABLE)
+    graph = lifetimes(TIGHT)
     found = order_and_place(graph, time_limit=60)
     require_applicable(graph, found)
     assert (found.peak, found.arena, found.lower_bound, found.optimal) == (7, 8, 8, True)
 
 
 def test_the_order_is_changed_where_it_cannot_be_packed() -> None:
-    graph = lifetimes(UNPACKABLE, [[], [], [], [0], [1]])
+    graph = lifetimes(TIGHT, [[], [], [], [0], [1]])
     recorded = pack(blocks_of(graph, np.arange(5)).problem, "exact")
     assert (recorded.lower_bound, recorded.peak) == (8, 8)
     assert simulate(graph, kept(graph, np.arange(5))).peak == 7
@@ -140,7 +130,7 @@ def test_everything_is_a_multiple_of_the_alignment() -> None:
 
 
 def test_what_is_wrong_is_said() -> None:
-    graph = lifetimes(UNPACKABLE)
+    graph = lifetimes(TIGHT)
     with pytest.raises(ScheduleError, match="alignment is 0; expected 1"):
         order_and_place(graph, alignment=0)
     with pytest.raises(ScheduleError):

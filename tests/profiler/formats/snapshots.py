@@ -37,17 +37,12 @@ def snapshot() -> dict[str, Any]:
         {"action": "oom", "device_free": 12, "size": 1 << 40, "stream": 0, "frames": []},
         {"action": "snapshot", "addr": 0, "size": 0, "stream": 0, "time_us": 1, "frames": []},
     ]
-    block = {
-        "address": ARENA,
-        "size": 512,
-        "requested_size": 300,
-        "state": "active_allocated",
-        "frames": frames(9),
-    }
+    block = {"address": ARENA, "size": 512, "requested_size": 300, "frames": frames(9)}
+    active = {**block, "state": "active_allocated"}
     rest = {**block, "address": ARENA + 512, "size": 2096640, "state": "inactive", "frames": []}
     sizes = {"total_size": 2097152, "allocated_size": 512, "active_size": 512, "requested_size": 300}
     kind = {"segment_type": "small", "segment_pool_id": (0, 0), "is_expandable": False, "stream": 0}
-    segment = {"device": 1, "address": ARENA, **sizes, **kind, "frames": [], "blocks": [block, rest]}
+    segment = {"device": 1, "address": ARENA, **sizes, **kind, "frames": [], "blocks": [active, rest]}
     return {
         "segments": [segment],
         "device_traces": [[], trace],

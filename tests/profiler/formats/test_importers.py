@@ -113,12 +113,7 @@ def test_nothing_of_no_bytes_is_in_a_profile(tmp_path: Path) -> None:
     freed = [ROW.format("free", pointer, 0) for pointer in ("(nil)", "0x1", "(nil)")]
     path.write_text("".join([HEADER, ROW.format("allocate", "0x1", 8), *nothing, *freed]))
     assert columns(formats.read(path)) == ([8], [0], [ESCAPED])
-    entries = [
-        entry("alloc", 0, 8),
-        entry("alloc", 0, 0),
-        entry("alloc", 0, 0),
-        entry("free_completed", 0, 0),
-    ]
+    entries = [entry("alloc", 0, size) for size in (8, 0, 0)] + [entry("free_completed", 0, 0)]
     assert columns(formats.read(dump(path, traced(*entries)))) == ([8], [0], [ESCAPED])
 
 
@@ -173,9 +168,7 @@ def test_suffixes_name_what_is_written(suffix: str) -> None:
 
 
 def test_an_unknown_suffix_is_refused() -> None:
-    with pytest.raises(
-        FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.csv, .*\.profile"
-    ):
+    with pytest.raises(FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.csv, "):
         formats.format_of("x.tar")
 
 

@@ -22,7 +22,7 @@ with threads, others may begin and end meanwhile."""
 
 OFTEN = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
 """Programs that run in `make test`, too: a rotation, an optimizer, a library's estimator, threads."""
-RARELY = ("text_rnn", "lattice_boltzmann", "hamiltonian")
+RARELY = ("lattice_boltzmann", "hamiltonian")
 
 
 @pytest.mark.parametrize(
