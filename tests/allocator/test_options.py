@@ -38,9 +38,7 @@ def test_a_solver_or_a_keyword_that_is_none_is_refused() -> None:
     with pytest.raises(StowplanError, match="fastest"):
         NumpyPool(planner="fastest")
     for pool in pools():
-        with pytest.raises(
-            PoolError, match=rf"^{pool.__name__} has no option 'autostep': did you mean 'auto_step'"
-        ):
+        with pytest.raises(PoolError, match=rf"^{pool.__name__} has no option 'autostep': did you mean"):
             pool(autostep=True)
     with pytest.raises(PoolError, match="no option 'fast': expected warmup, planner"):
         NumpyPool(fast=True)  # type: ignore[call-arg]

@@ -115,9 +115,7 @@ def test_the_steps_of_threads_that_a_fork_leaves_behind_end(host: HandlerPool) -
 # ------------------------------------------------------------------------------------------------------------ the pool
 
 
-def test_a_step_slot_is_free_once_its_last_step_is_judged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_step_slot_is_free_once_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, order = NumpyPool(), []
     judging, go_on = threading.Event(), threading.Event()
     step_ended, next_step = Lane.step_ended, Lane.next_step

@@ -12,10 +12,7 @@ from stowplan.packing import pack, portfolio
 from .problems import data, random_problem
 from .solvers.test_by_conflicts import forbidden_pairs
 
-FIRST = {
-    "best_fit": lambda: data("mobilenet_v2"),
-    "best_fit_orders": lambda: data("idealloc/G_1.csv"),
-}
+FIRST = {"best_fit": lambda: data("mobilenet_v2"), "best_fit_orders": lambda: data("idealloc/G_1.csv")}
 """Problems of which these meet the bound."""
 BETTER = {
     "by_conflicts": (lambda: forbidden_pairs(2000, 50_000)[0], 12_932_608),
@@ -41,9 +38,7 @@ def test_it_meets_the_bound_before_the_others(name):
 def test_without_it_the_arena_is_larger(name, monkeypatch):
     problem, with_all = BETTER[name]
     every = portfolio.steps
-    monkeypatch.setattr(
-        portfolio, "steps", lambda *given: (step for step in every(*given) if step[0] != name)
-    )
+    monkeypatch.setattr(portfolio, "steps", lambda *how: (step for step in every(*how) if step[0] != name))
     assert pack(problem()).peak > with_all
 
 

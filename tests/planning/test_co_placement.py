@@ -125,9 +125,7 @@ def test_what_obstructs_a_plan(taken: list[tuple[int, int]]) -> None:
 
 
 @given(RANGES)
-def test_a_plan_is_placed_around_what_stays_beside_others(
-    taken: list[tuple[int, int]],
-) -> None:
+def test_a_plan_is_placed_around_what_stays_beside_others(taken: list[tuple[int, int]]) -> None:
     plan, training = a_plan("1920 2560 -0 -1"), a_plan(TRAINING)
     placed = place_around(plan, ranges(*taken), [training], arena_bytes=None)
     assert placed is not None

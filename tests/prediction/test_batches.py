@@ -103,9 +103,7 @@ def test_sizes_are_rounded_up_and_never_negative() -> None:
     model = fit_steps({1: low, 3: high})
     assert model.profile(2).size.tolist() == [101, 45, 30]
     assert model.profile(5).size.tolist() == [102, 150, 0]
-    with pytest.raises(
-        ProfileError, match="has more than 4,611,686,018,427,387,904 bytes; expected a smaller"
-    ):
+    with pytest.raises(ProfileError, match="more than 4,611,686,018,427,387,904 bytes; expected a smaller"):
         model.profile(10**18)
 
 
@@ -133,8 +131,7 @@ def test_other_steps_are_refused() -> None:
     with pytest.raises(ProfileError, match=r"a batch of 0; expected 1 or more"):
         model.profile(0)
     with pytest.raises(
-        ProfileError,
-        match=r"batches 2 and 4 differ in more than 2% of their 3 and 2 requests, first at request 1: 64 bytes and",
+        ProfileError, match=r"differ in more than 2% of their 3 and 2 requests, first at request 1"
     ):
         fit_steps({2: step(2, [8, 64, 900], [0, 0, 0]), 4: step(4, [8, 900], [0, 0])})
     with pytest.raises(ProfileError, match=r"first at request 2: 5 bytes and none"):

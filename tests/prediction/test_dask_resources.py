@@ -81,9 +81,7 @@ def test_tasks_run_on_a_worker_that_was_restarted() -> None:
 
 def test_what_no_worker_has_is_refused() -> None:
     prediction = patient(doubled, np.ones(100))
-    with pytest.raises(
-        MemoryError, match=r"a task needs 14.9 GiB, and a worker has 4 GiB; most at .*doubled"
-    ):
+    with pytest.raises(MemoryError, match=r"a task needs 14.9 GiB, and a worker has 4 GiB; .*doubled"):
         needs(prediction, "4 GiB", x=10**9)
 
 

@@ -380,10 +380,8 @@ def test_many_live_arrays_do_not_hide_what_numpy_computes_in_place() -> None:
         return [part + u * (h + k) for k, part in enumerate(parts)]
 
     prediction = patient(stepping, SQUARE, SQUARE)
-    found, true = (
-        prediction.peak(h=(600, 700), u=(600, 700)),
-        measured(stepping, {"h": (600, 700), "u": (600, 700)}),
-    )
+    shapes = {"h": (600, 700), "u": (600, 700)}
+    found, true = prediction.peak(**shapes), measured(stepping, shapes)
     assert (found.asked, found.cannot_tell) == (true, "")
 
 

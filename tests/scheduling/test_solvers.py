@@ -153,18 +153,6 @@ def test_progress_tells_of_improvements_and_ends_the_search() -> None:
     assert len(stopped) <= len(told)
 
 
-def test_what_progress_raises_comes_out() -> None:
-    graph = branching_net(40, 5)
-    budget = int(0.6 * simulate(graph, lean(graph)).peak)
-
-    def fail(progress) -> None:
-        if progress.solver == "greedy":
-            raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        schedule(graph, budget, "greedy", progress=fail)
-
-
 def test_swapping_is_chosen_where_it_is_cheaper() -> None:
     graph = chain_net(10, 2)
     budget = int(0.7 * simulate(graph, lean(graph)).peak)

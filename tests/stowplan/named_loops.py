@@ -14,7 +14,6 @@ from experiments.programs.catalogue import SCRIPTS
 FOLDER = Path(__file__).with_name("loops")
 
 NAMED = {
-    "chainer_loop": "while iterator.epoch < 4:",
     "chainer_trainer": "trainer.run()",
     "deconvolution": "for k in range(iterations):",
     "finite_volume": "for _ in range(steps):",
@@ -26,17 +25,15 @@ NAMED = {
     "mlp_adam": "for i in range(0, len(order), batch):",
     "particle_filter": "for bearing in bearings:",
     "shallow_water": "for k in range(steps):",
-    "spectrograms": "for number in range(30):",
     "video": "for frame in frames:",
     "wave_levels": "for k in range(steps):",
 }
 """By program: the text of the line."""
 
-ONE_PEAK = "finite_volume", "hamiltonian", "spectrograms", "video", "lattice_boltzmann", "shallow_water"
+ONE_PEAK = "finite_volume", "hamiltonian", "video", "lattice_boltzmann", "shallow_water"
 """Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
 NEEDS = {
-    "chainer_loop": "chainer",
     "chainer_trainer": "chainer",
     "deconvolution": "scipy",
     "heat_implicit": "scipy",

@@ -101,10 +101,7 @@ def test_nothing_fits_is_bad_news(files: list[str]) -> None:
     result = stowplan("fit", *files, "--memory", "10KiB", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["largest"] is None
-    assert (
-        result.stderr
-        == "Error: not even a batch of 1 fits 10240 bytes, 1024 of which are kept beside its plan\n"
-    )
+    assert "not even a batch of 1 fits 10240 bytes, 1024 of which are kept beside its plan" in result.stderr
 
 
 def test_what_does_not_grow_has_no_largest(tmp_path: Path) -> None:

@@ -151,12 +151,9 @@ def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
         "PROGRAM = 'import stowplan.insight.report'\n"
     )
     found = [module for _, module in imports(file, "stowplan.packing")]
-    assert sorted(found) == [
-        "stowplan.allocator.plan",
-        "stowplan.cli",
-        "stowplan.insight.demo",
-        "stowplan.insight.report",
-    ]
+    assert {name.partition(".")[2] for name in found} == {
+        *("allocator.plan", "cli", "insight.demo", "insight.report")
+    }
     assert not any(within(module, LEAVES | {"stowplan.packing"}) for module in found)
 
 

@@ -73,11 +73,8 @@ def test_compare_for_programs(profile: Path) -> None:
     } == {*("profile", "alignment", "solver")}
     assert list(pools) == list(POOL_MODELS)
     # Five steps: the first one has no gradient to begin with; the second reserves the most.
-    assert (pools["none"]["reserved"], pools["none"]["steps"], pools["none"]["steady"]) == (
-        PLANNED_PEAK,
-        5,
-        True,
-    )
+    none = pools["none"]
+    assert (none["reserved"], none["steps"], none["steady"]) == (PLANNED_PEAK, 5, True)
     # 4, 8, 8 KiB + 100 bytes (rounded up to 256), 16 KiB: each its own.
     assert pools["free-lists"]["reserved"] == 36 * KIB + 256
     assert pools["pytorch"]["reserved"] == 2 * KIB * KIB

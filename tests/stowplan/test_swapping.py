@@ -130,9 +130,7 @@ def test_a_write_that_fails_loses_nothing(swap: SwapFile, monkeypatch: pytest.Mo
     monkeypatch.setattr(swap_transfers.os, "pwrite", fails)
     array = pattern(10_000)
     ticket = swap.evict(array)
-    with pytest.raises(
-        SwapError, match=r"could not write 10000 bytes at 0 of the swap file: Input/output error"
-    ) as info:
+    with pytest.raises(SwapError, match=r"could not write 10000 bytes at 0 .*: Input/output error") as info:
         ticket.wait_evicted()
     assert isinstance(info.value, StowplanError)
     assert isinstance(info.value, OSError)
@@ -257,7 +255,7 @@ def test_memory_is_not_a_place_to_swap_to() -> None:
     if not os.access("/dev/shm", os.W_OK) or file_system("/dev/shm") != "tmpfs":
         pytest.skip("/dev/shm is no tmpfs here; expected one to be refused")
     with pytest.raises(
-        SwapError, match=r"/dev/shm is on tmpfs, which keeps files in memory; expected .* on a disk"
+        SwapError, match=r"/dev/shm is on tmpfs, which keeps files in memory; expected .* disk"
     ):
         SwapFile("/dev/shm")
 

@@ -107,12 +107,17 @@ CALLS: dict[str, Callable[[], Any]] = {
             "mean_absolute_error mean_squared_error minimum squared_difference squared_error zoneout cross_covariance"
         )
     },
+    **{
+        f"{name}_{n}d": lambda how=how, n=n, name=name: how(n, getattr(F, f"{name}_{n}d"))
+        for name, how in (
+            *(("convolution", convolved), ("deconvolution", convolved)),
+            *(("average_pooling", pooled), ("max_pooling", pooled), ("unpooling", pooled)),
+        )
+        for n in (1, 2, 3)
+    },
     "accuracy": lambda: F.accuracy(x(5, 3), t(5)),
     "argmax_crf1d": lambda: F.argmax_crf1d(x(3, 3), [x(4, 3), x(2, 3, seed=1)]),
     "as_strided": lambda: F.as_strided(x(5, 6), (3, 3), (6, 2)),
-    "average_pooling_1d": lambda: pooled(1, F.average_pooling_1d),
-    "average_pooling_2d": lambda: pooled(2, F.average_pooling_2d),
-    "average_pooling_3d": lambda: pooled(3, F.average_pooling_3d),
     "average_pooling_nd": lambda: pooled(2, F.average_pooling_nd, pad_value=None, pad=1),
     "batch_det": lambda: F.batch_det(square(3, (4,))),
     "batch_inv": lambda: F.batch_inv(square(3, (4,))),
@@ -139,15 +144,9 @@ CALLS: dict[str, Callable[[], Any]] = {
         [x(2, 4, seed=i) for i in range(6)], t(2, 2), 3
     ),
     "contrastive": lambda: F.contrastive(x(5, 6), x(5, 6, seed=1), t(5, below=2)),
-    "convolution_1d": lambda: convolved(1, F.convolution_1d),
-    "convolution_2d": lambda: convolved(2, F.convolution_2d),
-    "convolution_3d": lambda: convolved(3, F.convolution_3d),
     "convolution_nd": lambda: convolved(2, F.convolution_nd),
     "copy": lambda: F.copy(x(5, 6), -1),
     "crf1d": lambda: F.crf1d(x(3, 3), [x(4, 3), x(2, 3, seed=1)], [t(4), t(2)]),
-    "deconvolution_1d": lambda: convolved(1, F.deconvolution_1d),
-    "deconvolution_2d": lambda: convolved(2, F.deconvolution_2d),
-    "deconvolution_3d": lambda: convolved(3, F.deconvolution_3d),
     "deconvolution_nd": lambda: convolved(2, F.deconvolution_nd),
     "decorrelated_batch_normalization": lambda: F.decorrelated_batch_normalization(
         images(), groups=2, running_mean=np.zeros((2, 2), "f"), running_projection=np.zeros((2, 2, 2), "f")
@@ -193,9 +192,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "local_response_normalization": lambda: F.local_response_normalization(images()),
     "lstm": lambda: F.lstm(x(5, 6), x(4, 24)),
     "matmul": lambda: F.matmul(x(2, 5, 6), x(2, 6, 4)),
-    "max_pooling_1d": lambda: pooled(1, F.max_pooling_1d),
-    "max_pooling_2d": lambda: pooled(2, F.max_pooling_2d),
-    "max_pooling_3d": lambda: pooled(3, F.max_pooling_3d),
     "max_pooling_nd": lambda: pooled(2, F.max_pooling_nd, return_indices=True)[0],
     "maxout": lambda: F.maxout(x(5, 6), 3),
     "moveaxis": lambda: F.moveaxis(x(5, 6, 2), 0, 2),
@@ -253,9 +249,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "transpose_sequence": lambda: F.transpose_sequence([x(4, 2), x(3, 2), x(1, 2)]),
     "tree_lstm": lambda: F.tree_lstm(x(5, 3), x(5, 3, seed=1), x(5, 15)),
     "triplet": lambda: F.triplet(x(5, 6), x(5, 6, seed=1), x(5, 6, seed=2)),
-    "unpooling_1d": lambda: pooled(1, F.unpooling_1d),
-    "unpooling_2d": lambda: pooled(2, F.unpooling_2d),
-    "unpooling_3d": lambda: pooled(3, F.unpooling_3d),
     "unpooling_nd": lambda: pooled(2, F.unpooling_nd),
     "upsampling_2d": lambda: F.upsampling_2d(
         x(2, 3, 4, 4), pooled(2, F.max_pooling_2d, return_indices=True)[1], 2, cover_all=False

@@ -154,21 +154,6 @@ def test_an_evaluation_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     assert pool.stats.plans == 1
 
 
-def test_results_can_be_read_between_the_updates(tmp_path: Path) -> None:
-    seen: list[float] = []
-
-    def updater(iterator: Any, optimizer: Any, pool: NumpyPool) -> Any:
-        class Reading(Updater):
-            def update(self) -> None:
-                super().update()
-                seen.append(float(optimizer.target.loss.array))
-
-        return Reading(iterator, optimizer, pool=pool)
-
-    train(tmp_path, NumpyPool(), make_updater=updater, epochs=1)
-    assert len(seen) == TRAINING // BATCH
-
-
 def test_errors_in_an_update_reach_the_user_and_spare_the_pool(tmp_path: Path) -> None:
     pool = NumpyPool()
 

@@ -89,10 +89,8 @@ def test_integers_are_kept_in_the_narrowest_type(values: list[int], dtype: str) 
         same(array, unpack(packed))
 
 
-ZEROS, NANS = (
-    np.array([0.0, -0.0], np.float32),
-    np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32),
-)
+ZEROS = np.array([0.0, -0.0], np.float32)
+NANS = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32)
 LAST = np.where(np.isin(np.arange(100_001), (3, 100_000)), np.float32(2), np.float32(0))
 DROPPED = F.dropout(Variable(np.ones((64, 1000), np.float32)), 0.3).creator_node.mask
 IMAGES = np.random.default_rng(0).standard_normal((4, 8, 33, 33)).astype(np.float32)

@@ -13,9 +13,7 @@ import pytest
 
 from stowplan.chainer.gradients import write_over
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info >= (3, 14), reason="counts of references prove nothing there"
-)
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="reference counts prove nothing there")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e-30]
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx import GraphModule, Interpreter
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
-from torch.utils.checkpoint import checkpoint
 
 from stowplan.errors import BudgetError, GraphError, ScheduleError
 from stowplan.torch import CompileBackend, Meter, compile_backend
@@ -160,23 +159,11 @@ def outside(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def marked(model: nn.Sequential, x: Tensor, y: Tensor) -> Tensor:
-    for k in range(0, len(model) - 1, 3):
-        x = checkpoint(model[k : k + 3], x, use_reentrant=False)
-    return F.cross_entropy(model[-1](x), y)
-
-
 @pytest.mark.parametrize("loss", [entropy, outside])
 def test_buffers_that_forward_changes_are_read_as_they_were(loss: Callable[..., Tensor]) -> None:
     model, batch = made(lambda: (Counts(), perceptron()[1]))
     backend = alike(model, [batch] * STEPS, compile_backend("75%"), loss, loss)
     assert any(stats.recomputed for stats in backend.stats)
-
-
-def test_the_budget_decides_in_the_place_of_marks() -> None:
-    model, batch = made(perceptron)
-    backend = alike(model, [batch] * STEPS, compile_backend(), loss=marked)
-    assert [stats.recomputed for stats in backend.stats] == [0]
 
 
 def test_each_shape_is_split_for_itself_and_inference_not_at_all() -> None:

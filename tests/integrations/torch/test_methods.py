@@ -250,10 +250,7 @@ def test_anomalies_and_stances_run_plainly() -> None:
     model = nn.Linear(4, 1)
     training = schedule(model, torch.optim.SGD(model.parameters(), 0.1), strict=True)
     x = torch.ones(1, 4)
-    with (
-        torch.autograd.set_detect_anomaly(True),
-        pytest.raises(ScheduleError, match="anomalies are looked for"),
-    ):
+    with torch.autograd.set_detect_anomaly(True), pytest.raises(ScheduleError, match="anomalies are looked"):
         training.step(x)
     with torch.compiler.set_stance("force_eager"), pytest.raises(ScheduleError, match="set_stance"):
         training.step(x)

@@ -114,19 +114,14 @@ def test_training_in_bfloat16(cast: str) -> None:
 def test_autocast_around_the_step_is_refused() -> None:
     model, batches = net()
     training = schedule(model, sgd(model), entropy)
-    with (
-        torch.autocast("cpu", torch.bfloat16),
-        pytest.raises(ScheduleError, match="expected it inside the loss"),
-    ):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ScheduleError, match="inside the loss"):
         training.step(*batches[0])
 
 
 def test_a_budget_below_the_floor_names_it_and_its_operator() -> None:
     model, inputs = make("densenet")
     training = schedule(model, sgd(model), loss_of, budget="10 KiB")
-    with pytest.raises(
-        BudgetError, match=r"10.0 KiB is below .* the least is .* KiB, .* reached where \w+ runs"
-    ) as caught:
+    with pytest.raises(BudgetError, match=r"10.0 KiB is below .* the least is .* where \w+ runs") as caught:
         training.plan(*inputs)
     fitting = schedule(model, sgd(model), loss_of, budget=caught.value.least)
     assert fitting.plan(*inputs).peak <= caught.value.least

@@ -209,10 +209,9 @@ def test_a_limit_that_is_reached_is_said() -> None:
 
 
 def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on() -> None:
-    assert json.loads(printed("-W", "ignore", "-m", "tests.interrupts", "torch", 100)) == {"replays": 100}
-    assert json.loads(printed("-W", "ignore", "-m", "tests.interrupts", "torch-entered", 100)) == {
-        "serves": 100
-    }
+    for name, outcome in (("torch", "replays"), ("torch-entered", "serves")):
+        found = printed("-W", "ignore", "-m", "tests.interrupts", name, 100)
+        assert json.loads(found) == {outcome: 100}
 
 
 @pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])

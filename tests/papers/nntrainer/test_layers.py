@@ -64,19 +64,14 @@ def test_lifetimes_and_merged_storages() -> None:
 def test_what_no_training_reaches_has_no_derivative() -> None:
     layers = [Layer("input", 8, inputs=()), Layer("frozen", 6, weights=(5,), frozen=True), *small()[3:]]
     storages = lifetimes(step_graph(layers))
-    assert not {"derivative of frozen", "derivative of input", "gradient of weight 0 of frozen"} & set(
-        storages
-    )
+    absent = {"derivative of frozen", "derivative of input", "gradient of weight 0 of frozen"}
+    assert not absent & set(storages)
     assert storages["input"] == (0, 1)
 
 
 def random_layers(rng: random.Random) -> list[Layer]:
     layers = [Layer("layer 0", rng.randint(0, 9), inputs=())]
-    lifespans = [
-        Lifespan.FORWARD,
-        Lifespan.FORWARD | Lifespan.GRADIENT,
-        Lifespan.FORWARD | Lifespan.DERIVATIVE,
-    ]
+    lifespans = [Lifespan.FORWARD | more for more in (Lifespan(0), Lifespan.GRADIENT, Lifespan.DERIVATIVE)]
     for i in range(1, rng.randint(2, 7)):
         sources = rng.sample(range(i), rng.randint(1, min(i, 2))) if rng.random() < 0.5 else [i - 1]
         merge = rng.choice(list(Merge))
@@ -109,10 +104,7 @@ def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
     holds: dict[int, set[int]] = {}  # by storage the values whose content it has
     for operator in random_order(graph, rng).tolist():
         for v in graph.reads[operator]:
-            assert graph.resident[v] or v in holds[int(graph.storage[v])], (
-                graph.label[operator],
-                graph.name[v],
-            )
+            assert graph.resident[v] or v in holds[int(graph.storage[v])], graph.name[v]
         layer = graph.label[operator].split(" ", 1)[1]
         for v in graph.writes[operator]:
             storage = int(graph.storage[v])
@@ -124,9 +116,8 @@ def test_shared_weights_are_there_once_and_applied_once() -> None:
         Layer("input", 4, inputs=()),
         Layer("first", 4, weights=(9,)),
         Layer("again", 4, shares="first"),
-        loss(4),
     ]
-    graph = step_graph(layers)
+    graph = step_graph([*layers, loss(4)])
     assert graph.name.count("weight 0 of first") == graph.name.count("gradient of weight 0 of first") == 1
     assert not any("again" in name for name in graph.name if "weight" in name)
     assert [label for label in graph.label if label.startswith("apply")] == ["apply first"]
