@@ -142,8 +142,9 @@ def test_a_rerun_sees_the_configuration_of_the_first_call(monkeypatch: pytest.Mo
 
 def test_equal_bits() -> None:
     a, big = np.arange(12.0).reshape(3, 4), np.zeros(1 << 20)
-    for array in (a, a.T, a[:, ::2], np.array([np.nan]), np.zeros((0, 3)), np.zeros(())):
+    for array in (a, a.T, np.array([np.nan]), np.zeros((0, 3)), np.zeros(())):
         assert again.bit_equal(array, array.copy("K"))
+    assert again.bit_equal(a[:, ::2], a.copy()[:, ::2])
     for one, other in ((np.array([0.0]), np.array([-0.0])), (a, a.astype("f")), (a, np.asfortranarray(a))):
         assert not again.bit_equal(one, other)
     assert not again.bit_equal(a, a.reshape(4, 3))
