@@ -106,12 +106,9 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     options = "--model googlenet --phase inference --device cpu --quick --limit 1000"
     run(step_time.main, tmp_path, *options.split())
     (row,) = rows_of(tmp_path / "time.csv")
-    assert float(row["seconds_NumPy"]) > 0
-    assert float(row["seconds_stowplan_NumPy"]) > 0
     low, middle, high = json.loads(row["ratio_NumPy"])
     assert low <= middle <= high
     assert int(row["rounds_NumPy"]) == step_time.QUICK_ROUNDS
-    assert float(row["error_NumPy"]) > 0
     assert has_pictures(tmp_path, "time")
 
 

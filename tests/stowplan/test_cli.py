@@ -56,15 +56,9 @@ def test_pack_as_a_program_prints_one_json_object(problem: Path) -> None:
     done = python("-m", "stowplan", "pack", problem, "--json", "--solver", "best_fit")
     figures = json.loads(done.stdout)
     assert figures.pop("seconds") >= 0
-    assert figures == {
-        "n": 3,
-        "peak": 12,
-        "lower_bound": 12,
-        "optimal": True,
-        "status": "optimal",
-        "solver": "best_fit",
-        "witness": "the blocks alive at tick 2 need 12 bytes",
-    }
+    assert figures.pop("witness") == "the blocks alive at tick 2 need 12 bytes"
+    bounds = {"n": 3, "peak": 12, "lower_bound": 12, "optimal": True}
+    assert figures == {**bounds, "status": "optimal", "solver": "best_fit"}
     assert done.stderr == ""
 
 

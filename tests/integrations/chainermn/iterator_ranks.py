@@ -81,19 +81,7 @@ def collectives() -> None:
     assert comm.bcast_obj({"rank": 0} if rank == 0 else None) == {"rank": 0}
 
 
-def averages() -> None:
-    model = chainer.links.Linear(3, 2)
-    comm.bcast_data(model)
-    assert len({model.W.array.tobytes(), *everywhere(model.W.array.tobytes())}) == 1
-    for param in model.params():
-        param.grad = np.full_like(param.array, comm.rank + 1)
-    comm.multi_node_mean_grad(model)
-    for param in model.params():
-        assert (param.grad == (comm.size + 1) / 2).all()
-
-
 multi_node_iterators()
 synchronized_iterators()
 collectives()
-averages()
 print(f"rank {comm.rank} is done", flush=True)

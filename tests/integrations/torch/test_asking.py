@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -125,16 +124,6 @@ def test_attention_that_pytorch_runs_in_one_operator_is_no_silent_difference() -
         trace_training(Head(), (torch.ones(2, 3, 8),), lambda loss: loss)
 
 
-@torch.compiler.allow_in_graph
-def _opaque(h: torch.Tensor) -> torch.Tensor:
-    return h.tanh() if torch.compiler.is_compiling() else h.relu()
-
-
-@torch._dynamo.assume_constant_result
-def _is_compiled() -> bool:
-    return torch.compiler.is_compiling()
-
-
 _beside: list[threading.Thread] = []
 
 
@@ -161,21 +150,3 @@ def test_a_step_runs_in_another_thread_while_one_is_planned() -> None:
     assert not _beside
     thread.join()
     assert len(found) == 1
-
-
-UNTRACED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "a function that runs as it is": _opaque,
-    "a function that is called once": lambda h: h.tanh() if _is_compiled() else h.relu(),
-    "the flag": lambda h: h.tanh() if torch.compiler._is_compiling_flag else h.relu(),
-}
-
-
-@pytest.mark.parametrize("function", UNTRACED.values(), ids=UNTRACED)
-def test_code_that_dynamo_does_not_trace_is_told_what_a_plain_run_is_told(function: Any) -> None:
-    model = Asking(lambda _, h: function(h))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="stowplan")
-        step = trace_training(model, (torch.ones(3, 4),), _loss)
-    ran = {node.target for node in step.graph.nodes}
-    assert torch.ops.aten.tanh.default not in ran
-    assert ran & {torch.ops.aten.relu.default, torch.ops.aten.relu_.default}
