@@ -97,11 +97,8 @@ def test_bad_files_name_the_file_the_line_and_what_was_expected(write, text, lin
 
 
 def test_what_is_written_is_read_back(write, tmp_path):
-    text = (
-        "id,lower,upper,size,alignment,hint,gaps,offset\n"
-        "a,-5,20,64,8,16,-3--1 12-15@0:8,24\n"
-        "b,0,1,4,1,-1,,-1\n"
-    )
+    header = "id,lower,upper,size,alignment,hint,gaps,offset\n"
+    text = header + "a,-5,20,64,8,16,-3--1 12-15@0:8,24\nb,0,1,4,1,-1,,-1\n"
     path = tmp_path / "copy.csv"
     minimalloc.write(path, minimalloc.read(write(text)))
     assert path.read_text() == text

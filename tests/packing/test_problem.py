@@ -83,11 +83,7 @@ def test_pieces_of_the_picture():
         (([1], [0], [1]), {"fixed": [2**63 - 2]}, "above the highest fixed offset"),
         (([1], [0], [1]), {"id": ["a", "b"]}, "id has 2 entries"),
         (([4], [0], [9]), {"gaps": [[1, 2, 3]]}, "a gap names block 1; expected 0 to 0"),
-        (
-            ([4], [0], [9]),
-            {"gaps": [[0, 3, 3]]},
-            r"the gap \[3, 3\) is empty or leaves the lifetime \[0, 9\)",
-        ),
+        (([4], [0], [9]), {"gaps": [[0, 3, 3]]}, r"\[3, 3\) is empty or leaves the lifetime \[0, 9\)"),
         (([4], [0], [9]), {"gaps": [[0, 8, 10]]}, "leaves the lifetime"),
         (([4], [0], [9]), {"gaps": [[0, 1, 4], [0, 3, 5]]}, "the gaps at 1 and 3 overlap"),
         (([4], [0], [9]), {"gaps": [[0, 1, 4, 2, 5]]}, "leaves the block's 4 bytes"),

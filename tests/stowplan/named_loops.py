@@ -35,9 +35,7 @@ ONE_PEAK = "finite_volume", "hamiltonian", "video", "lattice_boltzmann", "shallo
 
 NEEDS = {
     "chainer_trainer": "chainer",
-    "deconvolution": "scipy",
-    "heat_implicit": "scipy",
-    "lorenz96": "scipy",
+    **dict.fromkeys(("deconvolution", "heat_implicit", "lorenz96"), "scipy"),
 }
 """By program: the package that it imports beside NumPy."""
 

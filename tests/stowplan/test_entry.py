@@ -41,10 +41,7 @@ def test_options_stand_before_the_script(script: Path, words: list[str], printed
         ([], "there is no SCRIPT; expected: stowplan run [OPTIONS] SCRIPT"),
         (["-m"], "there is no SCRIPT"),
         (["--stats"], "--stats has no value"),
-        (
-            ["--stats", "no/such/folder/x", "script.py"],
-            "--stats no/such/folder/x: expected a file in a folder",
-        ),
+        (["--stats", "no/such/folder/x", "script.py"], "no/such/folder/x: expected a file in a folder"),
         (["--stats", "/", "script.py"], "--stats /: expected a file"),
         (["--bogus", "script.py"], "there is no option --bogus; expected: stowplan run [OPTIONS] SCRIPT"),
         (["--json=x", "script.py"], "there is no option --json=;"),

@@ -102,9 +102,7 @@ def check_text(text: str, found: dict[str, Any], told: Replay, path: Path) -> No
     expected = [
         row("planned peak", peak, ratio(peak)),
         row(
-            "lower bound (units of 512)" if peak else "lower bound (units of 1)",
-            found["lower_bound"],
-            ratio(found["lower_bound"]),
+            f"lower bound (units of {512 if peak else 1})", found["lower_bound"], ratio(found["lower_bound"])
         ),
         row("stowplan's arena", found["arena"], ratio(found["arena"])),
     ]

@@ -18,25 +18,10 @@ from stowplan.prediction.steps import largest_batch
 
 from .command_line import figures, refused, stowplan
 from .step_graphs import layers
+from .test_memory_commands import step
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 BATCHES = (2, 3, 4)
-
-
-def step(batch: int) -> Profile:
-    """Blocks that grow with the batch, a gradient that lives on into the next step, and a parameter that escapes.
-
-    ::
-
-        tick      0    1    2    3    4    5    6
-        block 0   [=========================)         batch KiB
-        block 1        [====)                         2 batch KiB
-        block 2                  [====)               2 batch KiB + 100 bytes
-        block 3   =======)            [============   16 KiB, freed at tick 2 of the following step
-        block 4                                 [--   1 KiB, never freed
-    """
-    size = [batch * KIB, 2 * batch * KIB, 2 * batch * KIB + 100, 16 * KIB, KIB]
-    return Profile(size, [0, 1, 4, 6, 8], [7, 3, 5, 11, -1], period=9)
 
 
 @pytest.fixture

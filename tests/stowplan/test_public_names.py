@@ -18,11 +18,8 @@ def _offered(module: str) -> set[str]:
     """Return the names that a module offers, each of them there."""
     if module == OF_TORCH:
         tree = ast.parse((ROOT / "integrations" / "torch" / "__init__.py").read_text())
-        lists = [
-            node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node)
-        ]
+        assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+        lists = [node.value for node in assigned if "__all__" in ast.unparse(node)]
         return {str(name) for name in ast.literal_eval(lists[0])}
     found = import_module(module)
     return {name for name in found.__all__ if hasattr(found, name)}

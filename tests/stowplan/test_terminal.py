@@ -59,10 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (1, ["diff", EVIL + "1000", EVIL + "2000"]),
         (0, ["convert", EVIL + "1000", EVIL + ".csv"]),
         (0, ["report", EVIL + "1000", "-o", EVIL + ".html", "--title", "x"]),
-        (
-            0,
-            ["fit", *(f"{n}={EVIL}{n * 500}" for n in (2, 3, 4)), "--batch", "8", "--device", "cuda:9GiB"],
-        ),
+        (0, ["fit", *(f"{n}={EVIL}{n * 500}" for n in (2, 3, 4)), "--batch=8", "--device=cuda:9GiB"]),
         (1, ["fit", f"2={EVIL}1000", f"4={EVIL}2000", "--batch", "8"]),
         (2, ["show", EVIL + ".csv"]),
         (2, ["pack", EVIL + ".csv"]),

@@ -74,10 +74,8 @@ def collectives() -> None:
             if rank == 1:
                 assert np.array_equal(comm.recv(0, 7), np.ones((3, 2), dtype))
             comm.gather(mine)
-        assert comm.scatter(np.arange(2 * size, dtype=dtype).reshape(size, 2)).tolist() == [
-            2 * rank,
-            2 * rank + 1,
-        ]
+        pairs = np.arange(2 * size, dtype=dtype).reshape(size, 2)
+        assert comm.scatter(pairs).tolist() == [2 * rank, 2 * rank + 1]
     assert comm.bcast_obj({"rank": 0} if rank == 0 else None) == {"rank": 0}
 
 

@@ -121,11 +121,8 @@ def run(seed: int, kinds: list[str | None]) -> Counter[str]:
             else:
                 found["plain" if training.plain_steps > count else "scheduled"] += 1
             assert same(own, expected), (seed, kinds)
-            assert all(
-                one.grad is None
-                for group in scheduled.program.optimizer.param_groups
-                for one in group["params"]
-            )
+            groups = scheduled.program.optimizer.param_groups
+            assert all(one.grad is None for group in groups for one in group["params"])
     finally:
         for world in (plain, scheduled):
             for handle in world.program.handles:

@@ -203,34 +203,6 @@ here.uninstall()
     run_with_table(program, cache)
 
 
-def test_the_profiler_of_pytorch_hears_of_blocks(cache: Path) -> None:
-    program = """
-from torch.profiler import ProfilerActivity, profile
-
-def of_one():
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        tensor = torch.empty(1 << 20, dtype=torch.uint8)
-        kept = torch.empty(4096, dtype=torch.uint8)
-        del tensor
-    return sorted(event["args"]["Bytes"] for event in memory_events(recorded))
-
-def memory_events(recorded):
-    import json, os, tempfile
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.json")
-        recorded.export_chrome_trace(path)
-        with open(path) as file:
-            events = json.load(file)["traceEvents"]
-    return [event for event in events if event.get("name") == "[memory]"]
-
-before = of_one()
-here.install(ctypes.addressof(table))
-assert of_one() == before == [-(1 << 20), 4096, 1 << 20], before
-assert any(size == 1 << 20 for _, _, size, _ in heard)
-"""
-    run_with_table(program, cache)
-
-
 def test_options_that_fill_new_memory_are_kept_to(cache: Path) -> None:
     program = """
 import os

@@ -74,11 +74,13 @@ def heard_by_pytorch(step: Callable[[], object], folder: Path) -> list[int]:
     return [event["args"]["Bytes"] for event in sorted(memory, key=lambda event: event["ts"])]
 
 
-def test_a_step_is_what_pytorchs_profiler_reports(tmp_path: Path) -> None:
+def test_a_step_is_what_pytorchs_profiler_reports_with_and_without_it(tmp_path: Path) -> None:
     _, step = network()
     for _ in range(2):
         step()
     reported = [size for size in heard_by_pytorch(step, tmp_path) if size >= SMALL]
+    with TorchRecorder(small=SMALL):
+        assert [size for size in heard_by_pytorch(step, tmp_path) if size >= SMALL] == reported
     profile = recorded(step)
     assert profile.size.tolist() == reported
     assert len(profile) > 20

@@ -166,11 +166,8 @@ class Between(chainer.Chain):  # type: ignore[misc]
 
 def silos(depth: int, count: int, dtype: Any = np.float64, dropout: float = 0.3) -> Any:
     np.random.seed(0)
-    return cleared(
-        ReversibleSequence(
-            *(RevSilo(count, lambda s, t: Between(s, t, dtype, dropout)) for _ in range(depth))
-        )
-    )
+    made = (RevSilo(count, lambda s, t: Between(s, t, dtype, dropout)) for _ in range(depth))
+    return cleared(ReversibleSequence(*made))
 
 
 def resolutions(count: int, dtype: Any = np.float64, rows: int = 9) -> list[Any]:
@@ -199,11 +196,8 @@ def test_gradients_of_any_number_of_resolutions_are_the_plain_networks(count: in
         y = apply(net, *x)
         outputs = [one.array.copy() for one in y]
         sum(F.sum(F.sin(one) * (k + 1)) for k, one in enumerate(y)).backward()
-        return (
-            [*outputs, *(one.grad for one in x)],
-            {n: p.grad for n, p in net.namedparams()},
-            np.random.random(),
-        )
+        gradients = {n: p.grad for n, p in net.namedparams()}
+        return [*outputs, *(one.grad for one in x)], gradients, np.random.random()
 
     close(run(lambda net, *x: net(*x)), run(plain), np.float64)
 

@@ -112,11 +112,7 @@ def test_in_any_order_nobody_reads_what_has_been_overwritten(seed: int) -> None:
 
 
 def test_shared_weights_are_there_once_and_applied_once() -> None:
-    layers = [
-        Layer("input", 4, inputs=()),
-        Layer("first", 4, weights=(9,)),
-        Layer("again", 4, shares="first"),
-    ]
+    layers = Layer("input", 4, inputs=()), Layer("first", 4, weights=(9,)), Layer("again", 4, shares="first")
     graph = step_graph([*layers, loss(4)])
     assert graph.name.count("weight 0 of first") == graph.name.count("gradient of weight 0 of first") == 1
     assert not any("again" in name for name in graph.name if "weight" in name)
@@ -135,10 +131,7 @@ def test_shared_weights_are_there_once_and_applied_once() -> None:
         ([Layer("a", 1, weights=(-2,))], "layer a: -2 bytes"),
         ([Layer("a", 4), Layer("b", 5, merge=Merge.VIEW)], "layer b is a view of 5 bytes of a; expected 4"),
         ([Layer("a", 4, weights=(1,), label=3), Layer("b", 5)], "layer a has a label and is read"),
-        (
-            [Layer("a", 4), Layer("b", 5, shares="a")],
-            "layer b shares the weights of 'a'; expected a layer before it",
-        ),
+        ([Layer("a", 4), Layer("b", 5, shares="a")], "layer b shares the weights of 'a'; expected a layer"),
         ([Layer("a", 4, weights=(1,)), Layer("b", 5, weights=(1,), shares="a")], "and none of its own"),
         ([Layer("a", 4, weights=(1,)), Layer("b", 5, shares="a", frozen=True)], "expected `frozen` as of a"),
     ],

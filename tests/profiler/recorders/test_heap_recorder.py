@@ -86,11 +86,7 @@ def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
     signed = np.where(log["kind"] == ALLOCATE, log["size"], -1)
     assert signed.tolist() == [1000, 2000, -1, 3000, -1, 4000, -1]
     program = recorder.program(0)
-    assert (program["requests"], program["other_requests"], program["bytes"]) == (
-        5,
-        0,
-        5000 + 1000 + 2000 + 3000 + 4000,
-    )
+    assert (program["requests"], program["other_requests"], program["bytes"]) == (5, 0, 15_000)
     assert moved % 16 == 0
     assert one % 64 == other[0] % 64 == cleared % 64 == 0
     free(moved)
