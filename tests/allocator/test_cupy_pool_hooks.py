@@ -53,9 +53,8 @@ def test_memory_hooks_see_what_the_default_pool_would_tell(pool: CupyPool) -> No
     told = {"device_id": 0, "mem_size": 512, "mem_ptr": a_address, "pmem_id": first[1]["pmem_id"]}
     assert first[1] == {**told, "size": 64}
     assert first[2] == first[3] == told
-    assert (
-        hook.events[7][1]["mem_size"] == hook.events[7][1]["size"] == 0
-    )  # an empty block is not told of again
+    # An empty block is not told of again.
+    assert hook.events[7][1]["mem_size"] == hook.events[7][1]["size"] == 0
     assert hook.events[-1][1]["mem_ptr"] == outside_address
     assert pool.stats.replayed > 2 * len(pool.profile())  # served from the plan all the same
 

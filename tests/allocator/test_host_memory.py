@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.errors import PoolError
 
 from ..children import printed
 
@@ -24,8 +23,6 @@ def test_small_requests_are_neither_planned_nor_counted() -> None:
             pool.wait()
     assert set(pool.profile().size.tolist()) == {1040}
     assert pool.stats.replayed + pool.stats.upstream == 6
-    with pytest.raises(PoolError, match="small is -1; expected None or a number of bytes"):
-        NumpyPool(small=-1)
 
 
 def test_what_is_kept_for_later_is_reserved() -> None:

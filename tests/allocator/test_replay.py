@@ -236,12 +236,6 @@ TestReplayAgainstReference = ReplayAgainstReference.TestCase
 TestReplayAgainstReference.settings = settings(settings.get_profile("usual"), stateful_step_count=60)
 
 
-def test_steps_do_not_nest() -> None:
-    core = Replay()
-    assert core.begin_step()
-    assert not core.begin_step()
-
-
 def test_a_plan_with_columns_of_different_lengths_is_refused() -> None:
     column = np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="disagree in length"):

@@ -150,9 +150,8 @@ def test_a_failure_that_was_dealt_with_is_in_no_other_error() -> None:
         with pytest.raises(MemoryError) as later, pool.step("evaluate"):
             raise MemoryError("of a list")
     assert "stowplan" not in str(later.value)
-    assert "request 0 of step 5\n" in str(
-        pool.report(as_dict=True)["failure"]
-    )  # not under the key of another step
+    # Not under the key of another step.
+    assert "request 0 of step 5\n" in str(pool.report(as_dict=True)["failure"])
 
 
 def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, Any]:

@@ -10,9 +10,6 @@ import pytest
 
 from stowplan import NumpyPool
 from stowplan.errors import ProfileError
-from stowplan.profiler.steps import profile_step
-
-from ..planning.logs import log
 
 SIZES = {"a": 3000, "b": 5000, "c": 4000}
 
@@ -52,14 +49,6 @@ def test_intermediates_are_replayed_and_results_escape() -> None:
     assert pool.stats.plans == len(SIZES)
     assert pool.stats.guests == 0
     assert pool.stats.arena_bytes < 2 * 5000 * 8 + 4096  # the intermediates of the largest kind
-
-
-def test_the_plan_of_such_a_step_holds_what_it_frees() -> None:
-    step = log("800 ~0 900 -0 ~1")  # other tasks' results: of the step before, and of an older one
-    step.events["kind"][-1] += 3
-    profile = profile_step(step, step.alone())
-    assert profile.escaped.tolist() == [False, True]
-    assert not profile.wrapped.any()
 
 
 def test_an_arena_is_made_within_the_limit_or_not_at_all() -> None:

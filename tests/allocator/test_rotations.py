@@ -36,9 +36,8 @@ def test_a_rotation_is_replayed_in_full(levels: int, tmp_path) -> None:
     assert plan.steps == levels
     assert not plan.profile.escaped.any()
     assert plan.arena_bytes == plan.placement.lower_bound
-    assert (
-        levels * LEVEL < plan.arena_bytes <= (levels + 6) * LEVEL
-    )  # the levels, and what one step has beside them
+    # The levels, and what one step has beside them.
+    assert levels * LEVEL < plan.arena_bytes <= (levels + 6) * LEVEL
 
     pool.save(tmp_path / "plans")
     again = NumpyPool.load(tmp_path / "plans")

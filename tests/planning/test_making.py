@@ -23,9 +23,8 @@ LARGER = "640 1920 -0 192 -1 -2"
 SMALLER = "640 1280 -0 192 -1 -2"
 OTHER_FREES = "640 1280 320 -0 -1 -2"
 ANOTHER = "640 64 -0 -1"
-KEPT_UNTIL_THE_NEXT = (
-    "640 1280 ~0 -1"  # request 0 is freed in the next step, after its successor was asked for
-)
+KEPT_UNTIL_THE_NEXT = "640 1280 ~0 -1"
+"""Request 0 is freed in the next step, after its successor was asked for."""
 OPTIONS = Options(alignment=64)
 
 

@@ -39,16 +39,6 @@ def saved(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_plan_comes_back_as_it_was(tmp_path: Path) -> None:
-    saved(tmp_path / "plans")
-    ((entry,), small) = load_plans(tmp_path / "plans", "numpy", 64)
-    assert (entry.step_slot, entry.lane, entry.key, small) == (0, 0, "train", 0)
-    found, plan = entry.plan, a_plan()
-    assert found.profile == plan.profile
-    assert found.placement.offsets.tolist() == plan.placement.offsets.tolist()
-    assert (found.arena_bytes, found.steps) == (plan.arena_bytes, 1)
-
-
 def changed(
     path: Path, numbers: Callable[[np.ndarray], object] = lambda numbers: None, **entry: object
 ) -> None:

@@ -9,12 +9,10 @@ from contextlib import suppress
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from stowplan import Profile
-
 from ..children import printed
+from .test_memory_commands import step
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES = {f"stowplan.{path.stem}" for path in (ROOT / "stowplan").glob("*.py") if path.stem[:2] != "__"}
@@ -209,9 +207,7 @@ PLANNING = [
 
 def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
     for batch in (1, 2, 3):
-        size = np.array([1000, 2000 * batch])
-        profile = Profile(size, np.array([0, 1]), np.array([2, 3]), period=4)
-        profile.save(tmp_path / f"{batch}.profile")
+        step(batch).save(tmp_path / f"{batch}.profile")
     one, two, three = (str(tmp_path / f"{batch}.profile") for batch in (1, 2, 3))
     commands = [
         ["compare", one],

@@ -100,9 +100,8 @@ def test_malloc_is_measured() -> None:
     assert use.live_peak == PLANNED_PEAK
     assert use.reserved_peak >= PLANNED_PEAK
     assert use.steady
-    large = Profile(
-        np.full(3, 10**8), np.arange(3), np.arange(3, 6), period=6
-    )  # each block is mapped by itself
+    # Each block is mapped by itself.
+    large = Profile(np.full(3, 10**8), np.arange(3), np.arange(3, 6), period=6)
     use = replay_malloc(requests(as_requested(make_plan(large, alignment=64))))
     assert use is not None
     assert 3 * 10**8 <= use.reserved_peak < 3.01 * 10**8

@@ -87,10 +87,8 @@ def test_an_extension_has_all_that_its_stub_has(source: Path) -> None:
         assert callable(getattr(module, name))
     for node in classes:
         public = getattr(module, node.name)
-        below = [
-            public,
-            *public.__subclasses__(),
-        ]  # what a comment says of a class may be that of those below it
+        # What a comment says of a class may be that of those below it.
+        below = [public, *public.__subclasses__()]
         for part in node.body:
             if isinstance(part, ast.FunctionDef) and part.name != "__buffer__":
                 assert any(hasattr(one, part.name) for one in below), (node.name, part.name)

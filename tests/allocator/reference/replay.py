@@ -21,9 +21,8 @@ class PlannedRequest:
     requested: int
     capacity: int
     offset: int
-    due: (
-        int | None
-    )  # request number before which the block is freed; <= its own number: in the following step
+    # Request number before which the block is freed; <= its own number: in the following step.
+    due: int | None
 
 
 @dataclass

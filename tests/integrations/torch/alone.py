@@ -10,9 +10,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 SECONDS = 600
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "passive"
-)  # two threads that spin take minutes on a core that is busy
+# Two threads that spin take minutes on a core that is busy.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["torch", "stowplan.allocator.backends.torch_pool", "experiments.torch.session"]

@@ -39,9 +39,8 @@ def row(name: str, kind: str) -> list[str]:
 def main() -> None:
     torch.set_num_threads(1)
     rows = [row(name, "inference") for name in NETS]
-    rows += [
-        row(name, "training") for name in NETS if name != "decoder"
-    ]  # which serves, and writes into its inputs
+    # The decoder serves, and writes into its inputs.
+    rows += [row(name, "training") for name in NETS if name != "decoder"]
     with RESULTS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEAD)

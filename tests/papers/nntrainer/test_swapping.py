@@ -91,6 +91,5 @@ def test_a_transfer_goes_on_behind_the_operators_before_its_use() -> None:
     graph = StepGraph(empty, empty, size=[]).with_seconds([1.0, 2.0, 4.0])
     behind = [Transfer(0, 1, 10), Transfer(1, 2, 10), Transfer(3, 3, 10)]
     assert latency(graph, behind, 10.0) == 1 + 2 + 4 + 1  # only the last one has nothing to go on behind
-    assert (
-        latency(graph, behind[:2], 4.0) == 2.5 + 2.5 + 4
-    )  # the second operator waits 1.5 s, the third 0.5 s
+    # The second operator waits 1.5 s, the third 0.5 s.
+    assert latency(graph, behind[:2], 4.0) == 2.5 + 2.5 + 4

@@ -217,8 +217,6 @@ def test_step_functions_of_all_programs(
     done = served("--json", "--step-function", function, *arguments, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert figures["numpy"]["steps"] in (
-        expected,
-        expected + 1,
-    )  # one may be found before the first is marked
+    # One may be found before the first is marked.
+    assert figures["numpy"]["steps"] in (expected, expected + 1)
     assert figures["exit_status"] == 0

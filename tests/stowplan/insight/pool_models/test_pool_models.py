@@ -37,13 +37,8 @@ def test_zero_bytes_occupy_nothing(name: str) -> None:
     assert pool.reserved == pool.peak_reserved == 0
 
 
-programs = st.lists(
-    st.tuples(
-        st.booleans(),
-        st.one_of(st.integers(0, 3000), st.integers(0, 30).map(lambda n: n * 700_001)),
-    ),
-    max_size=50,
-)
+sizes = st.one_of(st.integers(0, 3000), st.integers(0, 30).map(lambda n: n * 700_001))
+programs = st.lists(st.tuples(st.booleans(), sizes), max_size=50)
 
 
 @pytest.mark.parametrize("name", POOL_MODELS)
@@ -109,11 +104,7 @@ CASES = {
         [12 * M, 14 * M, 12 * M, -3, -2, -1, 12 * M, 14 * M, 12 * M],
         [12 * M, 26 * M, *[38 * M] * 7],
     ),
-    "PyTorch: neighbours of one reservation join": (
-        "pytorch",
-        [9 * M, 9 * M, -1, -2, 20 * M],
-        [20 * M] * 5,
-    ),
+    "PyTorch: neighbours of one reservation join": ("pytorch", [9 * M, 9 * M, -1, -2, 20 * M], [20 * M] * 5),
     # 3 MiB: a page of 20, tail 17. 18 MiB lack 1 MiB: one page, tail 19. 60 MiB lack 41: three pages, tail 19.
     # Small requests have their own segment, of pages of 2 MiB.
     "expandable: pages that the tail lacks": (
@@ -128,11 +119,7 @@ CASES = {
         [8 * M, 2 * M, 6 * M, -1, 3 * M, 6 * M],
         [*[20 * M] * 5, 40 * M],
     ),
-    "expandable: what is added joins the tail": (
-        "pytorch-expandable",
-        [20 * M, -1, 40 * M],
-        [20 * M, 20 * M, 40 * M],
-    ),
+    "expandable: what is added joins": ("pytorch-expandable", [20 * M, -1, 40 * M], [20 * M, 20 * M, 40 * M]),
     # 1000 bytes are 1024. The second request reserves as much again, the third 2048, half of which serves the fourth.
     # 10,000 bytes (10,240) exceed the 4096 that there are.
     "RMM: it doubles": ("rmm", [1000, 1000, 1000, 1024, 10_000], [1024, 2048, 4096, 4096, 14336]),
