@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..profiler.unbroken import WeakKeys
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
 from .evictions import BACKWARD, FORWARD, Moment
 
@@ -239,7 +239,7 @@ class Follower:
 
     def __init__(self, known: Sequence[tuple[Structure, Directions | None]]) -> None:
         self._known = list(known)
-        self._values: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of nodes that this step has seen
+        self._values: WeakKeys[int] = WeakKeys()  # of nodes that this step has seen
         self._count = 0
         self.signature = 0
         self.directions: Directions | None = self._known[0][1] if self._known else None

@@ -18,19 +18,8 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["FAULTS", "TIMED_STEPS", "Known", "over_budget", "parse_budget"]
+__all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    StowplanError,
-    TypeError,
-    ValueError,
-)
-"""What a recording that is wrong may raise. Others pass: a signal's handler may have raised them."""
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
 
@@ -64,10 +53,13 @@ class Known:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a schedule has been made. The first one, for steps to be timed, is waited for."""
-        if self.thread is not None and self.timed < TIMED_STEPS:
-            self.thread.join()
+        """Whether a schedule has been made."""
         return self.thread is not None and not self.thread.is_alive()
+
+    def wait_for_first(self) -> None:
+        """Wait for the first schedule, for steps to be timed."""
+        if self.timed < TIMED_STEPS:
+            self.wait(None)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for the schedule that is being made; return whether none is any more."""
@@ -89,7 +81,8 @@ class Known:
             except BaseException as error:
                 self.error = error
 
-        self.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=True)
+        # The interpreter waits for it when it goes down: a solver is not cut off.
+        self.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=False)
         self.thread.start()
 
     def use(self, solution: Solution) -> None:

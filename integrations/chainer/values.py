@@ -23,6 +23,7 @@ from typing import Any
 from chainer import variable
 
 from ..errors import ScheduleError
+from ..profiler.unbroken import WeakKeys
 from . import masks
 from .directions import Directions, Follower
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
@@ -99,7 +100,7 @@ class StepValues:
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
         self._readers: collections.Counter[Any] = collections.Counter()  # of nodes, by all functions
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
-        self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
+        self._out: WeakKeys[int] = WeakKeys()  # evicted, by node
         self.hiding = Hiding()
         self._place = -1  # of the last backward step that is over
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import MissingDependencyError
 from .._recorder import CallSites, ToldRecorder
+from ..unbroken import unbroken
 from .recorder import Recorder
 
 try:
@@ -80,11 +81,13 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         self._watch = self._told = ToldRecorder(small, self._sites)
         self.free_postprocess = self._told.free_postprocess
 
+    @unbroken
     def __enter__(self) -> CupyRecorder:
         self._enter()
         super().__enter__()
         return self
 
+    @unbroken
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         self._exit()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from .. import _recorder
 from ..default_handler import default_handler
+from ..unbroken import unbroken, unbroken_context
 from .recorder import Recorder
 
 
@@ -71,6 +71,7 @@ class NumpyRecorder(Recorder):
         self._outer: Any = None
         self._threads_before: Any = None
 
+    @unbroken
     def __enter__(self) -> NumpyRecorder:
         self._enter()
         self._outer = _recorder.set_handler(self._host.handler)
@@ -79,6 +80,7 @@ class NumpyRecorder(Recorder):
             threading.setprofile(self._enter_thread)
         return self
 
+    @unbroken
     def __exit__(self, *error: object) -> None:
         if self._threads and threading.getprofile() == self._enter_thread:
             threading.setprofile(self._threads_before)
@@ -86,7 +88,7 @@ class NumpyRecorder(Recorder):
         self._outer = None
         self._exit()
 
-    @contextmanager
+    @unbroken_context
     def _unwatched(self) -> Iterator[None]:
         watched = _recorder.set_handler(default_handler())
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from ..program import Holder, Program
 from ..program_log import ProgramLog
 from ..recorded import Recorded, noted, profile_of
 from ..steps import StepLog, profile_step
+from ..unbroken import unbroken_context
 from .call_sites import call_sites
 
 
@@ -71,7 +72,7 @@ class Recorder:
         """Requests seen so far, in steps or not."""
         return self._watch.program(0)["requests"]
 
-    @contextmanager
+    @unbroken_context
     def step(self) -> Iterator[None]:
         """Return a context manager around one step. An exception passes through, and its step is not recorded.
 

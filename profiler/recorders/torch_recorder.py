@@ -20,6 +20,7 @@ import os
 from ...errors import PoolError
 from .. import _recorder
 from ..torch_library import recording_library
+from ..unbroken import unbroken
 from .recorder import Recorder
 
 
@@ -68,6 +69,7 @@ class TorchRecorder(Recorder):
         self._compiled = recording_library()
         self._watch = self._heap = _recorder.HeapRecorder(small, self._sites)
 
+    @unbroken
     def __enter__(self) -> TorchRecorder:
         self._enter()
         _forget_in_children()
@@ -85,6 +87,7 @@ class TorchRecorder(Recorder):
             self._compiled.listen(_recorder.operator_listener())
         return self
 
+    @unbroken
     def __exit__(self, *error: object) -> None:
         self._compiled.ignore()
         _recorder.note_operators(None)
