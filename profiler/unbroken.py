@@ -1,8 +1,8 @@
 """Set-ups, and what undoes them, that no signal's handler cuts in two: see ``_unbroken.pxi``.
 
-`unbroken` is for ``__enter__`` and ``__exit__``, `unbroken_context` for a generator: with either, what a handler raises
-comes before the set-up has begun, in the block of the ``with`` statement, or when all is undone. `passed_on` is for what
-Python calls when an object goes.
+`unbroken` is for ``__enter__`` and ``__exit__``, `unbroken_context` for a generator: with either, what a handler
+raises comes before the set-up has begun, in the block of the ``with`` statement, or when all is undone. `passed_on` is
+for what Python calls when an object goes.
 """
 
 from __future__ import annotations
