@@ -21,9 +21,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Unbroken(_GeneratorContextManager[T]):
-    __enter__ = unbroken(_GeneratorContextManager.__enter__)
-    __exit__ = unbroken(_GeneratorContextManager.__exit__)
+class _Unbroken(_GeneratorContextManager):  # type: ignore[type-arg]
+    __enter__: Any = unbroken(_GeneratorContextManager.__enter__)
+    __exit__: Any = unbroken(_GeneratorContextManager.__exit__)
 
 
 def unbroken_context(function: Callable[P, Iterator[T]]) -> Callable[P, AbstractContextManager[T]]:
@@ -31,7 +31,8 @@ def unbroken_context(function: Callable[P, Iterator[T]]) -> Callable[P, Abstract
 
     @wraps(function)
     def make(*args: P.args, **named: P.kwargs) -> Any:
-        return _Unbroken(function, args, named)
+        begin: Any = function
+        return _Unbroken(begin, args, named)
 
     return make
 
