@@ -106,7 +106,8 @@ class Directions:
     order
         Place of each forward operator's backward step among all backward steps.
     last_place
-        The last place at which each value is read whose array is kept, for a backward step or a recomputation.
+        The last place at which a value is read whose array is kept, for a backward step or a recomputation; of one that
+        is dropped, and made again, at which any in its storage is.
     released
         The values that are not read after each place.
     evicted
@@ -155,7 +156,7 @@ class Directions:
         for value, before in first.items():
             position = int(outcome.released[value])
             last = over[position + 1] - 1 if position >= 0 else len(backward)
-            if way[value] == Way.KEPT and last >= before:
+            if way[value] in (Way.KEPT, Way.DROPPED) and last >= before:
                 last_place[value] = last
                 released.setdefault(last, []).append(value)
         evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)

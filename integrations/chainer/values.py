@@ -357,7 +357,7 @@ class StepValues:
             if node is None:
                 fill_output(function, index, outputs[index])
             elif node._data is None:
-                if self._uses[node] > 0 or node in wanted:
+                if self._uses[node] > 0 or node in wanted or self._wanted(node):
                     node._data = outputs[index]
                     self._written.forget(node)
                 elif readers[node] > 0:
