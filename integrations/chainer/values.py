@@ -121,6 +121,7 @@ class StepValues:
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
         self.hiding.close()
+        self.on_held = self.hiding.on_held = bool  # which may refer to the step
         self._uses.clear()
         self._readers.clear()
         self._nodes.clear()
@@ -357,7 +358,7 @@ class StepValues:
             if node is None:
                 fill_output(function, index, outputs[index])
             elif node._data is None:
-                if self._uses[node] > 0 or node in wanted or self._wanted(node):
+                if self._uses[node] > 0 or node in wanted or self._wanted(node, 1):
                     node._data = outputs[index]
                     self._written.forget(node)
                 elif readers[node] > 0:
@@ -403,14 +404,14 @@ class StepValues:
         else:
             node._data = None
 
-    def _wanted(self, node: Any) -> bool:
-        """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
+    def _wanted(self, node: Any, after: int = 0) -> bool:
+        """Whether a recomputation reads a node's array after so many more places; or may, without directions."""
         if self.sparing is not None and self.sparing.is_checkpoint(node):
             return True
         if self._follower is None or self._follower.directions is None:
             return False
         value = self._follower.value_of(node)
-        return self._follower.directions.last_place.get(value, -1) > self._place
+        return self._follower.directions.last_place.get(value, -1) > self._place + after
 
 
 def _array(node: Any) -> Any:
