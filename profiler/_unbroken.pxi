@@ -4,55 +4,24 @@
 #            ──> _note ──> Python's handler, when the outermost call is over    in a function that is `unbroken`
 #
 # So what a handler raises finds a set-up whole or not begun, and is never taken for what a trial has raised. Only the
-# main thread runs handlers; other threads' calls are as without this. Nothing that waits is held. O(signals), 10 us.
+# main thread runs handlers; other threads' calls are as without this. Nothing that waits is unbroken. O(signals), 10 us.
 
-from posix.signal cimport SA_ONSTACK, sigaction, sigaction_t, sigemptyset
+from posix.signal cimport SA_ONSTACK, sigaction, sigaction_t
 
 cdef extern from "Python.h":
     int PyErr_SetInterruptEx(int)
     int PyErr_CheckSignals() except -1
 
-cdef enum:
-    _SIGNALS = 65
-
-cdef int _holds = 0
-cdef sigaction_t _own[_SIGNALS]
-cdef int _is_own[_SIGNALS]
-cdef volatile int _came[_SIGNALS]
 # Not those that an instruction raises, which would be run again for ever.
-cdef list _may_wait = sorted(signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+_may_wait = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+cdef cbool _wait = False
+cdef sigaction_t _noting, _own[65]
+cdef volatile int _came[65]
+_noting.sa_handler, _noting.sa_flags = _note, SA_ONSTACK
 
 
 cdef void _note(int number) noexcept nogil:
     _came[number] = 1
-
-
-cdef _hold():
-    global _holds
-    _holds += 1
-    if _holds > 1:
-        return
-    cdef sigaction_t noting
-    cdef int number
-    sigemptyset(&noting.sa_mask)
-    noting.sa_handler, noting.sa_flags = _note, SA_ONSTACK
-    for number in _may_wait:
-        _is_own[number] = callable(getsignal(number))
-        if _is_own[number]:
-            sigaction(number, &noting, &_own[number])
-
-
-cdef void _let_go() noexcept:
-    global _holds
-    _holds -= 1
-    cdef int number
-    for number in range(1, _SIGNALS if _holds == 0 else 1):
-        if _is_own[number]:
-            sigaction(number, &_own[number], NULL)
-            _is_own[number] = 0
-            if _came[number]:
-                _came[number] = 0
-                PyErr_SetInterruptEx(number)
 
 
 def unbroken(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -60,14 +29,23 @@ def unbroken(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(function)
     def whole(*args, **named):
-        if get_ident() != main_thread().ident:
+        global _wait
+        if _wait or get_ident() != main_thread().ident:
             return function(*args, **named)
-        _hold()
+        numbers = [number for number in _may_wait if callable(getsignal(number))]
+        _wait = True
+        for number in numbers:
+            sigaction(number, &_noting, &_own[<int>number])
         try:
             PyErr_CheckSignals()  # of what came before
             return function(*args, **named)
         finally:
-            _let_go()
+            _wait = False
+            for number in numbers:
+                sigaction(number, &_own[<int>number], NULL)
+                if _came[<int>number]:
+                    _came[<int>number] = 0
+                    PyErr_SetInterruptEx(number)
 
     return whole
 
