@@ -63,11 +63,6 @@ class Known:
         """Whether a schedule has been made."""
         return self.thread is not None and not _is_alive(self.thread)
 
-    def wait_for_first(self) -> None:
-        """Wait for the first schedule, for steps to be timed."""
-        if self.timed < TIMED_STEPS:
-            self.wait(None)
-
     def wait(self, timeout: float | None) -> bool:
         """Wait for the schedule that is being made; return whether none is any more."""
         if self.thread is not None and _is_alive(self.thread):

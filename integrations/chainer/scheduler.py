@@ -207,13 +207,7 @@ class Scheduler:
         return all(known.wait(timeout) for known in self._known)
 
     def keep_gradients(self, reason: str) -> None:
-        """Keep gradients until after all parameters are updated, as Chainer does.
-
-        Parameters
-        ----------
-        reason
-            For `stats`.
-        """
+        """Keep gradients until after all parameters are updated, as Chainer does; `stats` gives the reason."""
         self._early = False
         self._set(keeps_gradients=self._stats.keeps_gradients or reason)
 
@@ -238,7 +232,8 @@ class Scheduler:
             The program does what the schedule cannot do as Chainer would; no parameter has changed.
         """
         for known in self._known:
-            known.wait_for_first()  # where signals are heard
+            if known.timed < TIMED_STEPS:  # the first schedule is waited for, where signals are heard
+                known.wait(None)
         return self._step(schedule)
 
     @unbroken_context
@@ -297,8 +292,7 @@ class Scheduler:
         """Return the phase of the next step, and the execution that runs it."""
         sparing, parameters = self._sparing(), list(parameters_of(self._optimizers))
         watched = self._is_first and self._watch
-        # Looks for writes on arrays, in steps that run operators again.
-        written = None if self._asked is None else Written(refuses=not watched)
+        written = None if self._asked is None else Written(refuses=not watched)  # operators may run again
         if watched:
             return "watched", ScheduledStep(release=False, written=written)
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay

@@ -396,8 +396,7 @@ class StepValues:
 
     def _free(self, node: Any, references: int) -> None:
         """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
-        # This name, the argument, and the keys of both counters.
-        own = references + 2 + (node in self._readers) + self._readers[node]
+        own = references + 2 + (node in self._readers) + self._readers[node]  # 2: this name, the argument
         if node in self._uses and sys.getrefcount(node) > own + 1:
             node._data = _array(node)
             self.on_held(node)
