@@ -4,7 +4,7 @@
 #            ──> _note ──> Python's handler, when the outermost call is over    in a function that is `unbroken`
 #
 # So what a handler raises finds a set-up whole or not begun, and is never taken for what a trial has raised. Only the
-# main thread runs handlers; other threads' calls are as without this. Nothing that waits is unbroken. O(signals), 10 us.
+# main thread runs handlers; other threads' calls are as without this. Nothing that waits is so. O(signals), 10 us.
 
 from posix.signal cimport SA_ONSTACK, sigaction, sigaction_t
 
@@ -51,7 +51,7 @@ def unbroken(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def passed_on(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function for a finalizer, where nothing can be raised: the program gets what a signal's handler raises."""
+    """Return a function for a finalizer, where nothing can be raised: the program gets what a handler raises."""
 
     @wraps(function)
     def passing(*args, **named):
