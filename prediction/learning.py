@@ -30,7 +30,7 @@ from .larger import NOT_LARGER, rise
 from .laws import Grid
 from .model import Model, Tried, is_within
 from .moments import IN_PLACE, below, moments_of
-from .runs import Run, run
+from .runs import TRACED, Run, run
 
 __all__ = ["SECONDS", "Trial", "learn"]
 
@@ -176,10 +176,10 @@ class Trial:
         kind = (outside and self.larger) or self.kind
         return self.calls.run(self.arguments(lengths), kind, times or self.repeats, outside)
 
-    def tried(self, lengths: Sequence[int]) -> Run | None:
+    def tried(self, lengths: Sequence[int], outside: bool = False) -> Run | None:
         """Run it on values that the function may reject; None if it does."""
         try:
-            return self.run(lengths)[-1]
+            return self.run(lengths, outside=outside)[-1]
         except (_OutOfTimeError, MemoryError):
             raise
         except Exception:  # any: it is the user's function
@@ -252,6 +252,10 @@ class Trial:
             if abs(peak - peaks[-1]) > slight + peaks[-1] // 256:
                 why = f"its bytes depend on the values: {peaks[-1]:,}, and {peak:,} of {kind} ones"
                 return variant if peak < peaks[-1] else steady, why  # the bytes that it is sure of
+        if steady.larger:  # where each value has an object, larger runs have one in each place
+            few, many = (replace(steady, larger=kind).tried(lengths, True) for kind in ("tiled", "distinct"))
+            if few and many and many.traced - many.most > few.traced - few.most + TRACED:
+                steady = replace(steady, larger="distinct")
         if found.others:
             return steady, "other threads ask for memory, and how much of it at once is a matter of chance"
         return steady, ""

@@ -20,7 +20,7 @@ import inspect
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from contextvars import Context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
+from ..profiler.unbroken import unbroken, unbroken_context
 from ..units import human_bytes
 from .arguments import on_device
 from .child import resident_peak
@@ -149,14 +150,16 @@ class Recording:
         else:
             self._recorder = NumpyRecorder(sites=named, threads=True)
 
+    @unbroken
     def __enter__(self) -> Recording:
         self._recorder.__enter__()
         return self
 
+    @unbroken
     def __exit__(self, *error: object) -> None:
         self._recorder.__exit__(*error)
 
-    @contextmanager
+    @unbroken_context
     def call(self) -> Iterator[None]:
         """Record one call. Errors pass through."""
         apart = Context().run  # where the recorder's own arrays are not seen as the function's

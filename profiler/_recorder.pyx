@@ -11,6 +11,11 @@ from libcpp cimport bool as cbool
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
+import signal
+from _signal import getsignal
+from functools import wraps
+from threading import get_ident, main_thread
+
 import numpy as np
 
 cimport numpy as cnp
@@ -20,11 +25,13 @@ from .events import EVENT_DTYPE
 
 #: from collections.abc import Callable
 #: from types import CodeType
-#: from typing import Any, Literal
+#: from typing import Any, Literal, ParamSpec, TypeVar
 #:
 #: import numpy as np
 #: import numpy.typing as npt
 #:
+#: _P = ParamSpec("_P")
+#: _R = TypeVar("_R")
 #: _Recorded = tuple[npt.NDArray[np.void], bool, npt.NDArray[np.int32], npt.NDArray[np.int64], int]
 
 cnp.import_array()
@@ -131,6 +138,7 @@ def set_handler(handler: Any) -> Any:
 
 
 include "_signals.pxi"
+include "_unbroken.pxi"
 include "_call_sites.pxi"
 
 

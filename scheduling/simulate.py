@@ -34,6 +34,7 @@ class Outcome:
         (value, position, position) of each value that is swapped: before which operators it leaves, and is fetched.
     released
         For each value the position after which it goes for the last time, int64 (m,); -1: it never existed, or stays.
+        A copy that a recomputation makes of a value that is not DROPPED does not count.
     live
         Bytes at each position's fullest moment, int64 (n,).
     """

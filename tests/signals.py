@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 
-class AlarmError(Exception):
-    """What the handler raises: as a time-out does, an Exception."""
+class AlarmError(ValueError):
+    """What the handler raises: one that a function in a trial might, too."""
 
 
 def numpy_step() -> tuple[Any, Callable[[], object]]:
@@ -78,13 +78,43 @@ def recorded_step() -> tuple[Any, Callable[[], object]]:
     return SimpleNamespace(serving=nullcontext, step=nullcontext), step
 
 
-PROGRAMS = {"numpy": numpy_step, "recorded": recorded_step, "torch": torch_step, "cupy": cupy_step}
+def chainer_step() -> tuple[Any, Callable[[], object]]:
+    """A training under a budget, from its first step on: recorded, tried, timed, scheduled; it leaves Chainer whole."""
+    from stowplan.chainer import Scheduler
+    from stowplan.profiler._recorder import current_handler
+
+    from .integrations.chainer.programs import Kind, Program, chainer
+
+    handler, apply = current_handler(), chainer.FunctionNode.apply
+
+    def step() -> None:
+        assert current_handler() is handler
+        assert chainer.FunctionNode.apply is apply
+        chainer.config.enable_backprop = (
+            True  # which Chainer itself leaves, cut off in its own `using_config`
+        )
+        program = Program(Kind(bool))
+        scheduler = Scheduler(program.optimizer, budget="80%")
+        for _ in range(5):
+            with scheduler.step():
+                program.optimizer.update(program.loss)
+
+    return SimpleNamespace(serving=nullcontext, step=nullcontext, seconds=0.1), step
+
+
+PROGRAMS = {
+    "numpy": numpy_step,
+    "recorded": recorded_step,
+    "chainer": chainer_step,
+    "torch": torch_step,
+    "cupy": cupy_step,
+}
 
 
 def lost(name: str, trials: int) -> list[str]:
     """Run a program until its handler has raised so often; return where what it raised was not caught."""
     pool, step = PROGRAMS[name]()
-    raised, places = 0, []
+    raised, places, seconds = 0, [], getattr(pool, "seconds", 2e-3)
 
     def handler(number: int, frame: Any) -> None:
         nonlocal raised, place
@@ -101,7 +131,7 @@ def lost(name: str, trials: int) -> list[str]:
             place = ""
             try:
                 if trial:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 2e-3))
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, seconds))
                 for _ in range(12 if trial == 0 else sys.maxsize):
                     with pool.step():
                         step()

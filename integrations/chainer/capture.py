@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import chainer
 import numpy as np
 
+from ..profiler.unbroken import WeakKeys
 from ..scheduling import Phase, StepGraph
 from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
@@ -90,9 +90,7 @@ class RecordingStep(TimedStep):
         self.meter = meter
         self._graph = GraphBuilder()
         self._operators: list[Operator] = []
-        self._value_of: WeakKeyDictionary[Any, int] = (
-            WeakKeyDictionary()
-        )  # of each node that this step has seen
+        self._value_of: WeakKeys[int] = WeakKeys()  # of each node that this step has seen
         self._gradient: dict[Any, int] = {}  # of each node, the value of its gradient
         self._readers: dict[int, list[int]] = {}  # by id of a parameter's node: calls
         self._left: dict[int, Any] = {}  # by value of a gradient that is there before the step: its parameter

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..profiler.unbroken import WeakKeys
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
 from .evictions import BACKWARD, FORWARD, Moment
 
@@ -106,7 +106,8 @@ class Directions:
     order
         Place of each forward operator's backward step among all backward steps.
     last_place
-        The last place at which each value is read whose array is kept, for a backward step or a recomputation.
+        The last place at which a value is read whose array is kept, for a backward step or a recomputation; of one that
+        is dropped, and made again, at which any in its storage is.
     released
         The values that are not read after each place.
     evicted
@@ -155,7 +156,7 @@ class Directions:
         for value, before in first.items():
             position = int(outcome.released[value])
             last = over[position + 1] - 1 if position >= 0 else len(backward)
-            if way[value] == Way.KEPT and last >= before:
+            if way[value] in (Way.KEPT, Way.DROPPED) and last >= before:
                 last_place[value] = last
                 released.setdefault(last, []).append(value)
         evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)
@@ -239,7 +240,7 @@ class Follower:
 
     def __init__(self, known: Sequence[tuple[Structure, Directions | None]]) -> None:
         self._known = list(known)
-        self._values: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of nodes that this step has seen
+        self._values: WeakKeys[int] = WeakKeys()  # of nodes that this step has seen
         self._count = 0
         self.signature = 0
         self.directions: Directions | None = self._known[0][1] if self._known else None

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..profiler.unbroken import passed_on
 from ..scheduling import Phase, StepGraph
 
 __all__ = ["LEFT", "OUTSIDE", "Call", "GraphBuilder", "root_of"]
@@ -119,6 +120,7 @@ class GraphBuilder:
         """Record the call during which the program lets go of a variable, or of an array that owns memory."""
         builder = weakref.ref(self)
 
+        @passed_on
         def gone(_: Any) -> None:
             graph = builder()
             if graph is not None and graph._watched.pop(value, None) is not None:

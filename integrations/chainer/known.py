@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BudgetError, StowplanError
+from ..errors import BudgetError
+from ..profiler.unbroken import unbroken
 from ..scheduling import StepGraph, simulate
 from ..units import parse_bytes, parse_share
 from .capture import Recording
@@ -18,21 +21,13 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["FAULTS", "TIMED_STEPS", "Known", "over_budget", "parse_budget"]
+__all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 
-FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    StowplanError,
-    TypeError,
-    ValueError,
-)
-"""What a recording that is wrong may raise. Others pass: a signal's handler may have raised them."""
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
+
+# A thread that is joined, or asked, counts as ended for ever where a signal's handler raises meanwhile.
+_is_alive = unbroken(threading.Thread.is_alive)
 
 
 @dataclass
@@ -56,6 +51,7 @@ class Known:
     directions: Directions | None = None
     error: BaseException | None = None
     thread: threading.Thread | None = None
+    _over: SimpleQueue[None] = field(default_factory=SimpleQueue)
 
     @property
     def is_refined(self) -> bool:
@@ -64,20 +60,21 @@ class Known:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a schedule has been made. The first one, for steps to be timed, is waited for."""
-        if self.thread is not None and self.timed < TIMED_STEPS:
-            self.thread.join()
-        return self.thread is not None and not self.thread.is_alive()
+        """Whether a schedule has been made."""
+        return self.thread is not None and not _is_alive(self.thread)
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for the schedule that is being made; return whether none is any more."""
-        if self.thread is not None:
-            self.thread.join(timeout)
-        return self.thread is None or not self.thread.is_alive()
+        if self.thread is not None and _is_alive(self.thread):
+            with suppress(Empty):
+                self._over.put(self._over.get(timeout=timeout))
+                self.thread.join()
+        return self.thread is None or not _is_alive(self.thread)
 
     def solve(self, budget: int, solver: str, **options: Any) -> None:
         """Start to make a schedule; options are those of `stowplan.scheduling.solve.schedule`."""
         self.error = None
+        self._over = over = SimpleQueue[None]()
         graph = self.recording.with_seconds(self.seconds)
         options["reorder"] = self.recording.passes == 1
 
@@ -88,8 +85,10 @@ class Known:
                 self.use(_scheduled(graph, budget, used, **options))
             except BaseException as error:
                 self.error = error
+            over.put(None)
 
-        self.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=True)
+        # The interpreter waits for it when it goes down: a solver is not cut off.
+        self.thread = threading.Thread(target=run, name="stowplan-schedule", daemon=False)
         self.thread.start()
 
     def use(self, solution: Solution) -> None:
@@ -115,6 +114,7 @@ def _scheduled(graph: StepGraph, budget: int, solver: str, **options: Any) -> So
         return replace(found, outcome=replace(found.outcome, extra_seconds=extra))
 
 
+@unbroken
 def parse_budget(budget: int | str) -> tuple[int | None, float | None]:
     """Return the bytes of a budget, or, of one like ``"60%"``, the share of the peak without recomputation.
 

@@ -29,6 +29,7 @@ import numpy as np
 from chainer.functions.util.forget import Forget
 
 from ..errors import ScheduleError
+from ..profiler.unbroken import WeakKeys
 from ..swapping import SwapError, SwapFile
 
 __all__ = [
@@ -160,7 +161,7 @@ class ParameterSwap:
         self._using: list[Any] = []  # parameters, by the operator that runs
         self._unseen: list[Any] = []  # those that nobody has seen before it
         self._alive: dict[int, Any] = {}  # parameters of the step: its graph has their arrays no more
-        self._states: weakref.WeakKeyDictionary[Any, AwayState] = weakref.WeakKeyDictionary()
+        self._states: WeakKeys[AwayState] = WeakKeys()
 
     @property
     def reason(self) -> str | None:

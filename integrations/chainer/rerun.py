@@ -36,8 +36,8 @@ from chainer.functions.normalization.batch_normalization import BatchNormalizati
 from chainer.functions.normalization.batch_renormalization import BatchRenormalizationFunction
 from chainer.functions.normalization.decorrelated_batch_normalization import DecorrelatedBatchNormalization
 from chainer.functions.util.forget import Forget
-from chainer.utils.type_check import InvalidType
 
+from ..profiler.unbroken import unbroken
 from .graph_builder import root_of
 
 __all__ = [
@@ -96,17 +96,6 @@ NOT_HIDDEN = frozenset(
 )
 """Attributes whose arrays are the caller's, or are retained inputs and outputs."""
 
-CANNOT_RUN = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a function may raise that cannot run again. Others pass: a signal's handler may have raised them."""
-
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 """Types of most attributes, none of which holds an array."""
 
@@ -149,6 +138,7 @@ def settings() -> dict[str, Any]:
     return {name: getattr(chainer.config, name) for name in names if hasattr(chainer.config, name)}
 
 
+@unbroken
 def rerun(function: Any, inputs: Iterable[Any], config: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
     """Run a function's forward call once more.
 
@@ -280,6 +270,7 @@ def is_known(function: Any) -> bool:
     return own in _trusted or own.__module__.startswith("chainer.")
 
 
+@unbroken
 def _repeats(
     function: Any,
     inputs: tuple[Any, ...],
@@ -297,10 +288,7 @@ def _repeats(
             for name in names:
                 set_hidden(function, name, None)
             again = rerun(function, inputs, config)
-        except (
-            *CANNOT_RUN,
-            InvalidType,
-        ):  # a function that cannot run without what was cleared: that is the answer
+        except Exception:  # any: a function that cannot run without what was cleared; no signal's
             return False
         else:
             after = held_arrays(function)

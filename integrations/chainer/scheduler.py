@@ -30,13 +30,14 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
 from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
+from ..profiler.unbroken import unbroken_context
 from ..scheduling import as_recorded, lean, simulate
 from ..swapping import SwapFile
 from . import seams
@@ -44,7 +45,7 @@ from .capture import Recording, RecordingStep
 from .directions import Follower
 from .evictions import Swap
 from .execution import ScheduledStep
-from .known import FAULTS, TIMED_STEPS, Known, over_budget, parse_budget
+from .known import TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
 from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
@@ -206,21 +207,14 @@ class Scheduler:
         return all(known.wait(timeout) for known in self._known)
 
     def keep_gradients(self, reason: str) -> None:
-        """Keep gradients until after all parameters are updated, as Chainer does.
-
-        Parameters
-        ----------
-        reason
-            For `stats`.
-        """
+        """Keep gradients until after all parameters are updated, as Chainer does; `stats` gives the reason."""
         self._early = False
         self._set(keeps_gradients=self._stats.keeps_gradients or reason)
 
     def _set(self, **stats: Any) -> None:
         self._stats = replace(self._stats, **stats)
 
-    @contextmanager
-    def step(self, schedule: bool = True) -> Iterator[None]:
+    def step(self, schedule: bool = True) -> AbstractContextManager[None]:
         """Run the code inside as one step, which is also the pool's step.
 
         Parameters
@@ -237,6 +231,13 @@ class Scheduler:
         ScheduleError
             The program does what the schedule cannot do as Chainer would; no parameter has changed.
         """
+        for known in self._known:
+            if known.timed < TIMED_STEPS:  # the first schedule is waited for, where signals are heard
+                known.wait(None)
+        return self._step(schedule)
+
+    @unbroken_context
+    def _step(self, schedule: bool) -> Iterator[None]:
         if self._running:
             raise PoolError("steps do not nest: a step of this scheduler is running")
         if self._is_half_updated:
@@ -291,8 +292,7 @@ class Scheduler:
         """Return the phase of the next step, and the execution that runs it."""
         sparing, parameters = self._sparing(), list(parameters_of(self._optimizers))
         watched = self._is_first and self._watch
-        # Looks for writes on arrays, in steps that run operators again.
-        written = None if self._asked is None else Written(refuses=not watched)
+        written = None if self._asked is None else Written(refuses=not watched)  # operators may run again
         if watched:
             return "watched", ScheduledStep(release=False, written=written)
         if self._stats.keeps_graph is not None:  # what was dropped would be made again, and stay
@@ -369,7 +369,7 @@ class Scheduler:
         self._record = False
         try:
             recording = step.recording()
-        except FAULTS as error:  # whatever is wrong in it: the step has run, and lean ones need none
+        except Exception as error:  # whatever is wrong in it: the step has run, and lean ones need none
             self._set(unrecorded=str(error))
             warnings.warn(
                 f"steps of {step.count} operators run without a schedule, as they cannot be recorded: {error}; please "
@@ -431,7 +431,7 @@ class Scheduler:
                     known.use(error.solution)
             elif error is not None:
                 raise StowplanError(f"no schedule could be made: {error}") from error
-            if known.solution is None:  # a signal's exception came before the thread began
+            if known.solution is None:  # a fork has left the thread behind
                 self._solve(known, self._left)
                 continue
             self._set(

@@ -18,10 +18,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..profiler.unbroken import WeakKeys
 from . import masks
 from .function_state import FunctionState, drop_outputs
 from .hiding import clear, pack
@@ -61,7 +61,7 @@ class Sparing:
         self._room = 0
         self._kept = self._dropped = 0  # bytes; dropped: in this segment
         self._segment, self._is_full = 0, False
-        self._values: WeakKeyDictionary[Any, _Value] = WeakKeyDictionary()
+        self._values: WeakKeys[_Value] = WeakKeys()
 
     def after_forward(self, function: Any, arrays: Iterable[Any], outputs: Any) -> None:
         """Free the arrays that the room is too small for.

@@ -23,6 +23,7 @@ from typing import Any
 from chainer import variable
 
 from ..errors import ScheduleError
+from ..profiler.unbroken import WeakKeys
 from . import masks
 from .directions import Directions, Follower
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
@@ -99,7 +100,7 @@ class StepValues:
         self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
         self._readers: collections.Counter[Any] = collections.Counter()  # of nodes, by all functions
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
-        self._out: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # evicted, by node
+        self._out: WeakKeys[int] = WeakKeys()  # evicted, by node
         self.hiding = Hiding()
         self._place = -1  # of the last backward step that is over
 
@@ -120,6 +121,7 @@ class StepValues:
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
         self.hiding.close()
+        self.on_held = self.hiding.on_held = bool  # which may refer to the step
         self._uses.clear()
         self._readers.clear()
         self._nodes.clear()
@@ -356,7 +358,7 @@ class StepValues:
             if node is None:
                 fill_output(function, index, outputs[index])
             elif node._data is None:
-                if self._uses[node] > 0 or node in wanted:
+                if self._uses[node] > 0 or node in wanted or self._wanted(node, 1):
                     node._data = outputs[index]
                     self._written.forget(node)
                 elif readers[node] > 0:
@@ -394,22 +396,21 @@ class StepValues:
 
     def _free(self, node: Any, references: int) -> None:
         """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
-        # This name, the argument, and the keys of both counters.
-        own = references + 2 + (node in self._readers) + self._readers[node]
+        own = references + 2 + (node in self._readers) + self._readers[node]  # 2: this name, the argument
         if node in self._uses and sys.getrefcount(node) > own + 1:
             node._data = _array(node)
             self.on_held(node)
         else:
             node._data = None
 
-    def _wanted(self, node: Any) -> bool:
-        """Whether a recomputation to come reads a node's array, by the directions; or may, without them."""
+    def _wanted(self, node: Any, after: int = 0) -> bool:
+        """Whether a recomputation reads a node's array after so many more places; or may, without directions."""
         if self.sparing is not None and self.sparing.is_checkpoint(node):
             return True
         if self._follower is None or self._follower.directions is None:
             return False
         value = self._follower.value_of(node)
-        return self._follower.directions.last_place.get(value, -1) > self._place
+        return self._follower.directions.last_place.get(value, -1) > self._place + after
 
 
 def _array(node: Any) -> Any:

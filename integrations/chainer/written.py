@@ -23,6 +23,7 @@ import numpy as np
 from chainer.backend import get_array_module
 
 from ..errors import ScheduleError
+from ..profiler.unbroken import WeakKeys
 from .parameter_swap import in_memory
 
 __all__ = ["Written"]
@@ -55,7 +56,7 @@ class Written:
     def __init__(self, refuses: bool) -> None:
         self.refuses = refuses
         self.found = False
-        self._seen: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
+        self._seen: WeakKeys[tuple[Any, Any]] = WeakKeys()
         """By node: a weak reference to its array, and the checksum; None: that is not looked at."""
         self._locked: list[weakref.ref[Any]] = []
 

@@ -26,6 +26,7 @@ from torch.fx import GraphModule, Interpreter
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..profiler.unbroken import unbroken
 from .graph_errors import BY_VALUES, line_of
 
 aten = torch.ops.aten
@@ -71,6 +72,7 @@ def _prepare() -> None:
     torch.compiler._compile_session_context = lambda: flagged() if _lines.get() is None else nullcontext()
 
 
+@unbroken
 def difference(
     function: Callable[..., Any], args: Sequence[Any], module: GraphModule, inputs: Sequence[Any], loss: int
 ) -> str | None:
@@ -90,7 +92,7 @@ def difference(
             expected = plain.of(function, args)
     except BY_VALUES as error:
         return f"plain PyTorch reads values{line_of(error)}"
-    except Exception as error:
+    except Exception as error:  # the function's: no signal's handler runs here
         what = f"{type(error).__name__}: {error}".partition("\n")[0]
         return f"a run on tensors without bytes fails{line_of(error)} ({what})"
     first = next((one for key, one in graph.made.items() if key not in plain.made), None)

@@ -13,6 +13,7 @@ gradient and its state in the optimizers of ``ELEMENTWISE``.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -178,10 +179,8 @@ def layout_of(optimizer: optim.Optimizer) -> Any:
 
 
 def _is_set(option: Any) -> Any:
-    try:
-        return bool(option)
-    except (RuntimeError, ValueError):  # several numbers, of which PyTorch's optimizers have none
-        return id(option)
+    several = math.prod(getattr(option, "shape", ())) != 1  # which PyTorch's optimizers have none of
+    return id(option) if several else bool(option)
 
 
 def are_shared(optimizer: optim.Optimizer, inputs: Sequence[torch.Tensor]) -> bool:

@@ -16,13 +16,13 @@ The hooks keep no array alive, so profiles are the same as without them. This mo
 
 from __future__ import annotations
 
-import weakref
 from itertools import takewhile
 from typing import Any
 
 import chainer
 
 from .._recorder import CallSites
+from ..unbroken import WeakKeys
 
 
 class ChainerNames(chainer.FunctionHook):  # type: ignore[misc]
@@ -39,7 +39,7 @@ class ChainerNames(chainer.FunctionHook):  # type: ignore[misc]
         self._sites = sites
         self._hook = _Links(self)
         self._links: list[tuple[int, str]] = []  # those that run, outermost first: id(), path
-        self._link_of: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # by function
+        self._link_of: WeakKeys[str] = WeakKeys()  # by function
         self._goes_back = False
 
     def __enter__(self) -> ChainerNames:

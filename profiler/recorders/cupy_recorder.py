@@ -11,6 +11,8 @@ This module imports CuPy: `stowplan.profiler` imports it when `CupyRecorder` is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from ...errors import MissingDependencyError
@@ -80,14 +82,9 @@ class CupyRecorder(Recorder, cupy.cuda.MemoryHook):  # type: ignore[misc]
         self._watch = self._told = ToldRecorder(small, self._sites)
         self.free_postprocess = self._told.free_postprocess
 
-    def __enter__(self) -> CupyRecorder:
-        self._enter()
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._exit()
+    def _begin(self, undone: ExitStack) -> None:
+        cupy.cuda.MemoryHook.__enter__(self)
+        undone.push(partial(cupy.cuda.MemoryHook.__exit__, self))
 
     def malloc_postprocess(self, *, device_id: int, size: int, mem_ptr: int, **_: Any) -> None:
         """Note a block that a pool has handed out."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
 from .. import _recorder
 from ..default_handler import default_handler
+from ..unbroken import unbroken_context
 from .recorder import Recorder
 
 
@@ -68,25 +69,20 @@ class NumpyRecorder(Recorder):
         self._watch = self._host = _recorder.HostRecorder(
             default_handler() if upstream is None else upstream, small, self._sites
         )
-        self._outer: Any = None
         self._threads_before: Any = None
 
-    def __enter__(self) -> NumpyRecorder:
-        self._enter()
-        self._outer = _recorder.set_handler(self._host.handler)
+    def _begin(self, undone: ExitStack) -> None:
+        undone.callback(_recorder.set_handler, _recorder.set_handler(self._host.handler))
         if self._threads:
             self._threads_before = threading.getprofile()
             threading.setprofile(self._enter_thread)
-        return self
+            undone.callback(self._leave_threads)
 
-    def __exit__(self, *error: object) -> None:
-        if self._threads and threading.getprofile() == self._enter_thread:
+    def _leave_threads(self) -> None:
+        if threading.getprofile() == self._enter_thread:
             threading.setprofile(self._threads_before)
-        _recorder.set_handler(self._outer)
-        self._outer = None
-        self._exit()
 
-    @contextmanager
+    @unbroken_context
     def _unwatched(self) -> Iterator[None]:
         watched = _recorder.set_handler(default_handler())
         try:

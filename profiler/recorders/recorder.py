@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from ..program import Holder, Program
 from ..program_log import ProgramLog
 from ..recorded import Recorded, noted, profile_of
 from ..steps import StepLog, profile_step
+from ..unbroken import unbroken, unbroken_context
 from .call_sites import call_sites
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Recorder:
@@ -46,32 +50,38 @@ class Recorder:
         self._profile: Profile | None = None
         self._signature = 0  # of the profile's step
 
-    def _enter(self) -> None:
-        """Begin to record. The subclass calls it before it begins to watch."""
+    @unbroken
+    def __enter__(self) -> Self:
         if self._entered is not None:
             raise PoolError("this recorder is entered already")
-        self._entered = ExitStack()
-        if self._names_askers and self._sites is not None and "chainer" in sys.modules:
-            from .chainer_names import ChainerNames
+        with ExitStack() as stack:
+            if self._names_askers and self._sites is not None and "chainer" in sys.modules:
+                from .chainer_names import ChainerNames
 
-            self._entered.enter_context(ChainerNames(self._sites))
-        if self._sites is not None:
-            self._sites.begin_here()
-        if self._auto_step:
-            self._watch.log_all()
+                stack.enter_context(ChainerNames(self._sites))
+            if self._sites is not None:
+                self._sites.begin_here()
+            if self._auto_step:
+                self._watch.log_all()
+            self._begin(stack)
+            self._entered = stack.pop_all()
+        return self
 
-    def _exit(self) -> None:
-        """End what `_enter` started."""
-        if self._entered is not None:
-            self._entered.close()
-            self._entered = None
+    @unbroken
+    def __exit__(self, *error: object) -> None:
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered.close()
+
+    def _begin(self, undone: ExitStack) -> None:
+        """Begin to watch; give what ends that to a stack."""
 
     @property
     def requests(self) -> int:
         """Requests seen so far, in steps or not."""
         return self._watch.program(0)["requests"]
 
-    @contextmanager
+    @unbroken_context
     def step(self) -> Iterator[None]:
         """Return a context manager around one step. An exception passes through, and its step is not recorded.
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import ExitStack
 
 from ...errors import PoolError
 from .. import _recorder
@@ -68,29 +69,18 @@ class TorchRecorder(Recorder):
         self._compiled = recording_library()
         self._watch = self._heap = _recorder.HeapRecorder(small, self._sites)
 
-    def __enter__(self) -> TorchRecorder:
-        self._enter()
+    def _begin(self, undone: ExitStack) -> None:
         _forget_in_children()
         if not self._heap.watch():
-            self._exit()
             raise PoolError("another recorder of PyTorch's tensors is entered; expected one at a time")
-        try:
-            self._compiled.install(_recorder.watched_functions())
-        except PoolError:
-            self._heap.leave()
-            self._exit()
-            raise
+        undone.callback(self._heap.leave)
+        self._compiled.install(_recorder.watched_functions())
+        undone.callback(self._compiled.uninstall)
         if self._sites is not None:
+            undone.callback(_recorder.note_operators, None)
+            undone.callback(self._compiled.ignore)
             _recorder.note_operators(self._sites)
             self._compiled.listen(_recorder.operator_listener())
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._compiled.ignore()
-        _recorder.note_operators(None)
-        self._compiled.uninstall()
-        self._heap.leave()
-        self._exit()
 
 
 @functools.cache

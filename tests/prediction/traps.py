@@ -88,36 +88,13 @@ def by_table(x: Any) -> Any:
 
 
 @trap()
-def matched(x: Any) -> Any:
-    match len(x) // BIG:
-        case 0:
-            return x + 1
-        case parts:
-            return np.repeat(x, parts)
-
-
-@trap()
 def bisected(x: Any) -> Any:
     return np.repeat(x, 1 + bisect.bisect([1_000_000, 3_000_000, 6_000_000], len(x)))
 
 
 @trap()
-def shifted(x: Any) -> Any:
-    return np.repeat(x, 1 + (x.shape[0] >> 21))
-
-
-@trap()
 def logarithm(x: Any) -> Any:
     return np.repeat(x, int(math.log2(len(x))) // 5)
-
-
-@trap()
-def asserted(x: Any) -> Any:
-    try:
-        assert np.size(x) < int("2_000_000")
-    except AssertionError:
-        return np.outer([1, 2, 3], x)
-    return x * 2
 
 
 @trap()
@@ -128,22 +105,6 @@ def saturated(x: Any) -> Any:
 @trap()
 def in_chunks(x: Any) -> Any:
     return sum(float((x[k : k + 1_000_000] * 2 + 1).sum()) for k in range(0, len(x), 1_000_000))
-
-
-@trap(square, 100, 3000)
-def of_both_sides(x: Any) -> Any:
-    return x @ x + np.kron(x, [1.0, 1.0])[:, ::2] if math.prod(x.shape) > 4_000_000 else x + 1
-
-
-@trap(lambda n: (np.ones((n, 9)),), 500, 900_000)
-def of_rows(x: Any) -> Any:
-    return x.repeat(3, axis=1) if len(x) > 300_000 else x * 2
-
-
-@trap(lambda n: (np.ones((n, 40)),), 60, 200_000)
-def of_the_ratio(x: Any) -> Any:
-    rows, columns = x.shape
-    return x * 2 if rows < 1000 * columns else x.repeat(3, axis=1)
 
 
 @trap(asked=1 << 23)
@@ -162,53 +123,9 @@ def of_odd_lengths(x: Any) -> Any:
 
 
 @trap()
-def of_bytes(x: Any) -> Any:
-    return np.arange(len(x), dtype=np.int8 if x.nbytes < 1 << 24 else np.int64)
-
-
-@trap()
 def unpacked(x: Any) -> Any:
     (n,) = x.shape
     return np.repeat(x, 5) if n > 4_000_000 else x + 1
-
-
-@trap()
-def of_megabytes(x: Any) -> Any:
-    megabytes = x.nbytes / 2**20
-    return np.repeat(x, 5) if megabytes > 32 else x + 1
-
-
-@trap()
-def of_a_keyword(x: Any, cut: int = 4_000_000) -> Any:
-    return np.repeat(x, 5) if len(x) > cut else x + 1
-
-
-@trap()
-def helped(x: Any) -> Any:
-    return of_a_keyword(x, BIG)
-
-
-@trap()
-def looped(x: Any) -> Any:
-    n, times = len(x), 1
-    while n > BIG:
-        n, times = n // 2, times + 3
-    return np.repeat(x, times)
-
-
-@trap()
-def surplus(x: Any) -> Any:
-    return np.zeros(max(0, len(x) - 3_000_000) * 8)
-
-
-@trap()
-def in_groups(x: Any) -> Any:
-    return [np.zeros(1_000_000) for _ in range(-(-len(x) // 1_000_000))]
-
-
-@trap()
-def of_digits(x: Any) -> Any:
-    return np.repeat(x, len(str(len(x))))
 
 
 class Settings:
@@ -216,11 +133,6 @@ class Settings:
 
     def is_large(self, x: Any) -> bool:
         return bool(x.nbytes / 1e6 > self.limit)
-
-
-@trap()
-def of_a_method(x: Any, settings: Any = Settings()) -> Any:  # noqa: B008
-    return np.repeat(x, 3) if settings.is_large(x) else x + 1
 
 
 # --- layouts --------------------------------------------------------------------------------------------------------
@@ -233,36 +145,6 @@ def laid(view: Callable[[Any], Any]) -> Callable[[int], tuple[Any, ...]]:
 @trap(laid(lambda x: x.T), 100, 2500)
 def of_a_transpose(x: Any) -> Any:
     return np.ascontiguousarray(x).sum()
-
-
-@trap(laid(lambda x: x[:, ::2]), 100, 2500)
-def of_every_other(x: Any) -> Any:
-    return x.ravel() + 1
-
-
-@trap(laid(lambda x: x[:, :-7]), 100, 2500)
-def of_a_window(x: Any) -> Any:
-    return x.reshape(-1)
-
-
-@trap(laid(lambda x: x[::-1]), 100, 2500)
-def of_a_mirrored(x: Any) -> Any:
-    return x.copy().reshape(-1)
-
-
-@trap(laid(lambda x: x.astype(">f8")), 100, 2500)
-def of_other_bytes(x: Any) -> Any:
-    return x.astype("=f8", copy=False) * 2
-
-
-@trap(laid(lambda x: np.broadcast_to(x[0], (len(x), x.shape[1]))), 100, 2500)
-def of_a_broadcast(x: Any) -> Any:
-    return np.ascontiguousarray(x)
-
-
-@trap(laid(lambda x: np.asfortranarray(x)), 100, 2500)
-def of_fortran(x: Any) -> Any:
-    return np.require(x, requirements="C")
 
 
 @trap(laid(lambda x: np.ma.masked_less(x, 0)), 100, 2500)
@@ -334,15 +216,9 @@ def threaded(x: Any) -> Any:
 
 
 @trap()
-def executed(x: Any) -> Any:
-    with ThreadPoolExecutor(2) as executor:
-        return sum(executor.map(lambda part: (part * 2 + 1).sum(), np.array_split(x, 4)))
-
-
-@trap()
 def threaded_beyond(x: Any) -> Any:
     if len(x) > BIG:
-        return executed(x)
+        return threaded(x)
     return (x * 2 + 1).sum()
 
 
@@ -364,21 +240,9 @@ def frames(x: Any) -> Any:
 
 
 @trap(line, 20_000)
-def lowpass(x: Any) -> Any:
-    if len(x) < 1000:
-        raise ValueError("the input is too short")
-    return np.convolve(x, np.ones(99) / 99, "valid")
-
-
-@trap(line, 20_000)
 def moving_mean(x: Any, width: int = 1000) -> Any:
     total = np.cumsum(x)
     return (total[width:] - total[:-width]) / width
-
-
-@trap(lambda n: (np.ones(n), 700), 20_000, 6_000_000)
-def strided_mean(x: Any, width: int) -> Any:
-    return x[: len(x) // width * width].reshape(-1, width).mean(axis=1).repeat(width)
 
 
 @in_square
@@ -406,20 +270,10 @@ def random_walk(n: int) -> Any:
     return np.cumsum(np.random.default_rng(0).standard_normal(n))
 
 
-@trap(number, 60, 2500)
-def identity(n: int) -> Any:
-    return np.eye(n) @ np.ones((n, n)) + 1
-
-
 @trap(lambda n: (n, n // 2), 60, 4000)
 def grid(rows: int, columns: int) -> Any:
     y, x = np.mgrid[0:rows, 0:columns]
     return np.hypot(x, y)
-
-
-@trap(lambda n: (np.ones(n), n // 100), 6000, 100_000)
-def stacked(x: Any, times: int) -> Any:
-    return np.stack([x] * min(times, 200))
 
 
 @trap(lambda n: (np.ones(n), n))
@@ -442,11 +296,6 @@ def of_a_text(n: str) -> Any:
     return np.zeros(int(n))
 
 
-@trap(lambda n: ((n, n),), 100, 3000)
-def of_a_shape(shape: tuple[int, int]) -> Any:
-    return np.zeros(shape) + 1
-
-
 @trap(lambda n: ([np.ones(n)] * 3,), 100)
 def of_a_list(arrays: list[Any]) -> Any:
     return [one * 2 for one in arrays]
@@ -455,16 +304,6 @@ def of_a_list(arrays: list[Any]) -> Any:
 @trap(lambda n: (range(n), np.ones(50)), asked=2_000_000)
 def of_a_range(values: Any, x: Any) -> Any:
     return np.array(values) + x[0]
-
-
-@trap(lambda n: ((value for value in range(n)),), 100)
-def of_a_generator(values: Any) -> Any:
-    return np.fromiter(values, float)
-
-
-@trap(lambda n: (), 100)
-def of_nothing() -> Any:
-    return np.zeros(8_000_000) + 1
 
 
 @trap(lambda n: (np.array([n]),), 100)
@@ -593,16 +432,6 @@ def mapped(x: Any) -> Any:
 @trap(asked=400_000)
 def recursive(x: Any) -> Any:
     return x if len(x) < 1000 else np.concatenate([recursive(x[::2]), recursive(x[1::2])])
-
-
-@in_square
-def list_of_rows(x: Any) -> Any:
-    return [row * 2 + 1 for row in x]
-
-
-@in_square
-def chained(x: Any) -> Any:
-    return ((x * 2 + 1) / 3 - 1).sum(axis=0)
 
 
 @trap(lambda n: (np.ones((n, 2)), np.ones((n // 2, 2))), 60, 5000)

@@ -99,7 +99,31 @@ def workspace(pool: CachingAllocator, batch: int) -> Iterator[None]:
         pool.free(pool.alloc(64 * KIB))
 
 
-PROGRAMS = [training, whole_script, attention, loaded, two_streams, workspace]
+def accumulating(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """Gradients of the step before, which the update replaces; sizes are no multiples of anything."""
+    gradients = [pool.alloc(3 * MIB + 1) for _ in range(3)]
+    yield
+    saved = [pool.alloc(batch * 1_000_003 + k) for k in range(3)]
+    for k, activation in enumerate(saved):
+        made = pool.alloc(3 * MIB + 1)
+        pool.free(activation)
+        pool.free(gradients[k])
+        gradients[k] = made
+
+
+def generating(pool: CachingAllocator, batch: int) -> Iterator[None]:
+    """A cache of keys that grows by a word at a time, each time in a larger block."""
+    pool.alloc(12 * MIB)
+    yield
+    cache = pool.alloc(batch * 100 * KIB)
+    for words in range(2, 9):
+        longer = pool.alloc(batch * words * 100 * KIB)
+        pool.free(cache)
+        cache = longer
+    pool.free(cache)
+
+
+PROGRAMS = [training, whole_script, attention, loaded, two_streams, workspace, accumulating, generating]
 
 
 def snapshot(program: Program, batch: int, folder: Path) -> Path:

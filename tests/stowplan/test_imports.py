@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "allocator": {"profiler", "packing", "planning"},
     "prediction": {"profiler", "packing", "scheduling", "planning"},
     "chainer": {"profiler", "scheduling", "allocator"},
-    "torch": {"scheduling", "allocator"},
+    "torch": {"profiler", "scheduling", "allocator"},
     "dask": {"allocator", "prediction"},
     "papers": {"packing", "scheduling", "chainer"},
 }

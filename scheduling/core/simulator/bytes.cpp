@@ -227,7 +227,7 @@ void Simulator::released(std::vector<Index>& out) const {
   for (const Reruns& reruns : reruns_) {
     for (Index i = reruns.first; i < reruns.last; ++i) {
       for (Index v : writes_[again_[i]]) {
-        if (!result_[storage_[v]]) out[v] = std::max(out[v], reruns.position);
+        if (!result_[storage_[v]] && way_[storage_[v]] == Way::dropped) out[v] = std::max(out[v], reruns.position);
       }
     }
   }

@@ -141,7 +141,8 @@ class Simulator {
   Index leaves(Index storage) const { return out_[storage]; }
   Index returns(Index storage) const { return into_[storage]; }
   Index next_need(Index storage) const;  // first one after near; kNever: none
-  // For each value the position after which it goes for the last time; -1: it never was there, or stays. O(m + r k).
+  // For each value the position after which it goes for the last time; -1: it never was there, or stays. What a rerun
+  // writes of a storage that is not DROPPED is a copy, and counts not. O(m + r k).
   void released(std::vector<Index>& out) const;
 
   // Whether what is kept between evaluations agrees with itself; aborts if not. Called where STOWPLAN_DEBUG is defined.

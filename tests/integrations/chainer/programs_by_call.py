@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import chainer
@@ -28,11 +29,6 @@ def nothing(p: Program) -> None:
 
 
 @by_call()
-def learning_rate(p: Program) -> None:
-    p.optimizer.lr = 0.1 / (p.k + 1)
-
-
-@by_call()
 def weight_decay(p: Program) -> None:
     for param in p.params() if p.k else ():
         param.array *= np.float32(0.99)
@@ -43,18 +39,6 @@ def freezes_late(p: Program) -> None:
     if p.k == 6:
         p.model.first.disable_update()
         p.model.norm.disable_update()
-
-
-@by_call(prepare=lambda p: p.model.layers.disable_update())
-def thaws_late(p: Program) -> None:
-    if p.k == 6:
-        p.model.layers.enable_update()
-
-
-@by_call()
-def adds_a_hook_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.add_hook(optimizer_hooks.Lasso(1e-3))
 
 
 @by_call()
@@ -86,22 +70,10 @@ def has_a_hook_of_its_own(p: Program) -> None:
     pass
 
 
-@by_call()
-def adds_a_hook_of_its_own_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.add_hook(_Says(p))
-
-
 @by_call(prepare=lambda p: p.model.last.b.initialize(CLASSES) if p.model.last.b.array is None else None)
 def has_a_rule_s_hook(p: Program) -> None:
     if p.k == 0:
         p.model.last.b.update_rule.add_hook(lambda rule, param: p.say(param.array, param.grad), name="says")
-
-
-@by_call()
-def evaluates(p: Program) -> None:
-    with chainer.no_backprop_mode(), chainer.using_config("train", False):
-        p.say(p.model(p.x[:8].copy()))
 
 
 @by_call()
@@ -115,30 +87,8 @@ def a_short_batch_late(p: Program) -> None:
 
 
 @by_call()
-def dropout_changes_late(p: Program) -> None:
-    p.model.ratio = 0.5 if p.late else 0.2
-
-
-@by_call()
 def no_dropout_late(p: Program) -> None:
     p.model.ratio = 0.0 if p.late else 0.2
-
-
-@by_call()
-def layers_are_dropped(p: Program) -> None:
-    """Stochastic depth."""
-    if p.k == 0:
-        p.kept["all"] = list(p.model.layers)
-        p.model.layers.forward = None
-    p.kept["depth"] = p.draw.integers(2, 6)
-    object.__setattr__(p.model, "features", lambda x: _features(p.model, x, p.kept["depth"]))
-
-
-def _features(model: Any, x: Any, depth: int) -> Any:
-    h = F.relu(model.norm(model.first(x)))
-    for layer in list(model.layers)[:depth]:
-        h = F.tanh(layer(h))
-    return h
 
 
 @by_call()
@@ -146,12 +96,6 @@ def grows_late(p: Program) -> None:
     if p.k == 6:
         p.model.layers.append(L.Linear(UNITS, UNITS))
         p.optimizer.setup(p.model)
-
-
-@by_call()
-def shrinks_late(p: Program) -> None:
-    if p.k == 6:
-        del p.model.layers._children[-1]
 
 
 @by_call()
@@ -166,12 +110,6 @@ def a_parameter_is_replaced_late(p: Program) -> None:
 def the_optimizer_is_exchanged_late(p: Program) -> None:
     if p.k == 6:
         p.optimizer = optimizers.Adam().setup(p.model)
-
-
-@by_call()
-def the_optimizer_is_set_up_again_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.setup(p.model)
 
 
 @by_call()
@@ -204,13 +142,6 @@ def does_not_clear_gradients(p: Program) -> None:
 
 
 @by_call()
-def epochs(p: Program) -> None:
-    if p.k % 3 == 2:
-        p.optimizer.new_epoch()
-    p.say(p.optimizer.epoch, p.optimizer.t)
-
-
-@by_call()
 def sums_lazily_late(p: Program) -> None:
     chainer.config.lazy_grad_sum = p.late
 
@@ -223,12 +154,6 @@ def weights_are_tied(p: Program) -> None:
 def _tied(model: Any) -> Any:
     model.layers[3].W = model.layers[2].W
     return model
-
-
-@by_call()
-def arrays_are_tied_late(p: Program) -> None:
-    if p.k == 6:
-        p.model.layers[3].W.array = p.model.layers[2].W.array
 
 
 @by_call()
@@ -245,18 +170,6 @@ def parameters_become_views_late(p: Program) -> None:
     ]
 )
 def spectral_normalization(p: Program) -> None:
-    pass
-
-
-class _Momentum(optimizers.MomentumSGD):  # type: ignore[misc]
-    def update(self, lossfun: Any = None, *args: Any, **named: Any) -> None:
-        super().update(lossfun, *args, **named)
-        for param in self.target.params():
-            param.array += np.float32(1e-4) * np.sign(param.grad)
-
-
-@by_call(optimizer=lambda: _Momentum(0.05))
-def an_update_of_its_own(p: Program) -> None:
     pass
 
 
@@ -282,21 +195,6 @@ def update_is_wrapped(p: Program) -> None:
             p.say(*(param.grad for param in p.params()))
 
         p.optimizer.update = wrapped
-
-
-class _Rule(optimizers.sgd.SGDRule):  # type: ignore[misc]
-    def update_core_cpu(self, param: Any) -> None:
-        param.array -= np.float32(0.05) * np.sign(param.grad)
-
-
-class _Signs(optimizers.SGD):  # type: ignore[misc]
-    def create_update_rule(self) -> Any:
-        return _Rule(self.hyperparam)
-
-
-@by_call(optimizer=_Signs)
-def a_rule_of_its_own(p: Program) -> None:
-    pass
 
 
 @by_call()
@@ -351,16 +249,8 @@ class _Hook(chainer.FunctionHook):  # type: ignore[misc]
 
 
 @whole()
-def a_function_hook_of_its_own(p: Program) -> None:
-    with _Hook(p):
-        p.optimizer.update(p.loss)
-
-
-@whole()
 def a_function_hook_of_its_own_late(p: Program) -> None:
-    if p.late:
-        a_function_hook_of_its_own(p)
-    else:
+    with _Hook(p) if p.late else nullcontext():
         p.optimizer.update(p.loss)
 
 
@@ -373,21 +263,8 @@ def the_learning_rate_is_set(p: Program, y: Any) -> None:
 
 
 @inside()
-def a_hook_is_added_late(p: Program, y: Any) -> None:
-    if p.k == 6:
-        p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
-
-
-@inside()
 def another_loss_late(p: Program, y: Any) -> Any:
     return F.sum(y * y) * np.float32(1e-3) if p.late else None
-
-
-@inside()
-def weights_are_penalized(p: Program, y: Any) -> Any:
-    return F.softmax_cross_entropy(y, p.t) + sum(F.sum(layer.W**2) for layer in p.model.layers) * np.float32(
-        1e-3
-    )
 
 
 @inside()
@@ -395,11 +272,6 @@ def a_weight_s_array_is_an_input(p: Program, y: Any) -> Any:
     """Stop-gradient: an operator reads a parameter's memory, and has no edge to it."""
     h = F.tanh(F.linear(y, p.model.last.W.array.T.copy()))
     return F.softmax_cross_entropy(F.linear(h, p.model.last.W.array), p.t)
-
-
-@inside()
-def a_weight_s_array_is_an_input_late(p: Program, y: Any) -> Any:
-    return a_weight_s_array_is_an_input(p, y) if p.late else None
 
 
 @inside()
@@ -453,11 +325,6 @@ def a_weight_is_written_late(p: Program, y: Any) -> None:
         p.model.layers[1].W.array *= np.float32(0.5)
 
 
-@inside()
-def a_weight_is_written(p: Program, y: Any) -> None:
-    p.model.layers[1].W.array *= np.float32(0.5)
-
-
 class _Reads(chainer.FunctionNode):  # type: ignore[misc]
     """A function whose backward step reads a parameter that is no input of it."""
 
@@ -498,11 +365,6 @@ class _Peeks(chainer.FunctionNode):  # type: ignore[misc]
 def a_function_reads_what_others_retain(p: Program, y: Any) -> Any:
     h = y + 1
     return F.softmax_cross_entropy(h * _Peeks().apply((h,))[0], p.t)
-
-
-@inside()
-def nodes_are_kept(p: Program, y: Any) -> None:
-    p.kept["nodes"] = [y.node, y.node.creator_node.inputs[0]]
 
 
 @inside()
@@ -569,11 +431,6 @@ def an_activation_is_replaced_late(p: Program) -> None:
     _counts(p)
 
 
-@by_call(model=_at(lambda model, h: model.__dict__.update(seen=h.array.copy())))
-def an_activation_is_copied(p: Program) -> None:
-    p.say(vars(p.model).get("seen", 0))
-
-
 # --- when the step is over --------------------------------------------------------------------------------------------
 
 
@@ -581,12 +438,6 @@ def an_activation_is_copied(p: Program) -> None:
 def gradients_are_read_late(p: Program) -> None:
     if p.late:
         p.say(*(param.grad for param in p.params()))
-
-
-@after_call(refused=GONE)
-def gradient_variables_are_read_late(p: Program) -> None:
-    for param in p.params() if p.late else ():
-        p.say(param.grad_var)
 
 
 @after_call(options={"early_updates": False})
@@ -632,13 +483,6 @@ def the_averaged_weights_are_evaluated(p: Program) -> None:
         p.say(p.kept["mean"](p.x))
 
 
-@after_call(refused=GONE)
-def gradients_are_added_to_late(p: Program) -> None:
-    if p.late:
-        p.loss().backward()
-        p.optimizer.update()
-
-
 @after_call()
 def a_step_by_hand_late(p: Program) -> None:
     if p.late:
@@ -653,18 +497,6 @@ def gradients_are_cleared(p: Program) -> None:
 
 
 @after_call()
-def gradients_are_zeroed(p: Program) -> None:
-    p.model.zerograds()
-    p.say(*(param.grad for param in p.params()))
-
-
-@after_call()
 def weights_are_clamped(p: Program) -> None:
     for param in p.params():
         np.clip(param.array, -0.1, 0.1, out=param.array)
-
-
-@after_call()
-def a_shared_copy_is_made(p: Program) -> None:
-    twin = p.model.copy()
-    p.say(*(param.grad is None for param in twin.params()))

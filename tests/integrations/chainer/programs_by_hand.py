@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import io
-import pickle
 from typing import Any
 
 import chainer
 import chainer.functions as F  # noqa: N812
-import chainer.links as L  # noqa: N812
 import numpy as np
-from chainer import optimizer_hooks, optimizers
+from chainer import optimizer_hooks
 
-from .programs import CLASSES, UNITS, Net, Program, by_hand, whole
+from .programs import Net, Program, by_hand, whole
 
 # --- gradients --------------------------------------------------------------------------------------------------------
 
@@ -36,41 +34,8 @@ def clips_late(p: Program) -> None:
 
 
 @by_hand()
-def clips_the_norm_late(p: Program) -> None:
-    if p.late:
-        norm = np.sqrt(sum((param.grad**2).sum() for param in p.params()))
-        p.say(norm)
-        for param in p.params():
-            param.grad *= np.float32(0.01 / norm)
-
-
-@by_hand()
-def scales(p: Program) -> None:
-    for param in p.params():
-        param.grad = param.grad * np.float32(0.5)
-
-
-@by_hand()
-def draws_noise_late(p: Program) -> None:
-    for param in p.params() if p.late else ():
-        param.grad += np.random.normal(0, 1e-3, param.shape).astype(np.float32)
-
-
-@by_hand()
 def sets_one(p: Program) -> None:
     p.model.last.b.grad = np.full_like(p.model.last.b.array, 0.1)
-
-
-@by_hand()
-def sets_one_late(p: Program) -> None:
-    if p.late:
-        sets_one(p)
-
-
-@by_hand()
-def sets_a_gradient_variable_late(p: Program) -> None:
-    if p.late:
-        p.model.last.b.grad_var = chainer.Variable(np.full_like(p.model.last.b.array, 0.1))
 
 
 @by_hand()
@@ -79,59 +44,8 @@ def clears_a_layer(p: Program) -> None:
 
 
 @by_hand()
-def clears_a_layer_late(p: Program) -> None:
-    if p.late:
-        p.model.first.cleargrads()
-
-
-@by_hand()
-def fills_zeros_late(p: Program) -> None:
-    if p.late:
-        p.model.layers[1].W.grad.fill(0)
-
-
-@by_hand()
-def zerograds_late(p: Program) -> None:
-    if p.late:
-        p.model.layers[0].zerograds()
-
-
-@by_hand()
 def reads_norms(p: Program) -> None:
     p.say(*(np.linalg.norm(param.grad) for param in p.params()))
-
-
-@by_hand()
-def reads_norms_late(p: Program) -> None:
-    if p.late:
-        reads_norms(p)
-
-
-@by_hand()
-def reads_gradient_variables_late(p: Program) -> None:
-    for _, param in p.model.namedparams() if p.late else ():
-        p.say(param.grad_var)
-
-
-@by_hand()
-def keeps_a_gradient_array(p: Program) -> None:
-    p.kept["gradient"] = p.model.layers[2].W.grad
-    p.say(p.kept["gradient"])
-
-
-@by_hand()
-def adds_a_replica_s_gradients(p: Program) -> None:
-    replica = p.kept.setdefault("replica", p.model.copy())
-    replica.cleargrads()
-    F.softmax_cross_entropy(replica(p.x[::2].copy()), p.t[::2].copy()).backward()
-    p.model.addgrads(replica)
-
-
-@by_hand()
-def gradients_of_a_part_by_grad(p: Program) -> None:
-    x = chainer.Variable(p.x)
-    (found,) = chainer.grad([F.sum(p.model.first(x) ** 2)], [x])
-    p.say(found)
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -141,18 +55,6 @@ def gradients_of_a_part_by_grad(p: Program) -> None:
 def decays_weights(p: Program) -> None:
     for param in p.params():
         param.array *= np.float32(0.99)
-
-
-@by_hand()
-def decays_weights_late(p: Program) -> None:
-    if p.late:
-        decays_weights(p)
-
-
-@by_hand()
-def replaces_arrays_late(p: Program) -> None:
-    for param in p.params() if p.late else ():
-        param.array = param.array * np.float32(0.99)
 
 
 @whole()
@@ -185,29 +87,6 @@ def updates_one_parameter_itself(p: Program) -> None:
     p.model.last.W.update()
 
 
-@by_hand()
-def averages(p: Program) -> None:
-    """An exponential moving average, of what is there before the update."""
-    mean = p.kept.setdefault("mean", [param.array.copy() for param in p.params()])
-    for one, param in zip(mean, p.params(), strict=True):
-        one += np.float32(0.1) * (param.array - one)
-    p.say(*mean)
-
-
-@by_hand()
-def averages_late(p: Program) -> None:
-    if p.late:
-        averages(p)
-
-
-@by_hand()
-def looks_ahead(p: Program) -> None:
-    slow = p.kept.setdefault("slow", [param.array.copy() for param in p.params()])
-    for one, param in zip(slow, p.params(), strict=True) if p.k % 3 == 2 else ():
-        one += np.float32(0.5) * (param.array - one)
-        param.array[...] = one
-
-
 # --- the optimizer ----------------------------------------------------------------------------------------------------
 
 
@@ -217,19 +96,8 @@ def learning_rate(p: Program) -> None:
 
 
 @by_hand()
-def learning_rate_late(p: Program) -> None:
-    if p.late:
-        p.optimizer.lr *= 0.5
-
-
-@by_hand()
 def learning_rate_of_one_parameter(p: Program) -> None:
     p.model.last.W.update_rule.hyperparam.lr = 0.01 * p.k
-
-
-@by_hand(optimizer=optimizers.Adam)
-def moments_of_adam(p: Program) -> None:
-    p.optimizer.beta1 = 0.9 - 0.01 * p.k
 
 
 @by_hand()
@@ -238,32 +106,9 @@ def disables_in_turns(p: Program) -> None:
 
 
 @by_hand()
-def disables_a_rule_late(p: Program) -> None:
-    p.model.layers[3].W.update_rule.enabled = not p.late
-
-
-@by_hand()
 def adds_a_hook_late(p: Program) -> None:
     if p.k == 6:
         p.optimizer.add_hook(optimizer_hooks.WeightDecay(0.1))
-
-
-@by_hand()
-def adds_clipping_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
-
-
-@by_hand(prepare=lambda p: p.optimizer.add_hook(optimizer_hooks.WeightDecay(0.1)))
-def removes_a_hook_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.remove_hook("WeightDecay")
-
-
-@by_hand()
-def adds_a_rule_s_hook_late(p: Program) -> None:
-    if p.k == 6:
-        p.model.last.W.update_rule.add_hook(lambda rule, param: p.say(param.grad), name="says")
 
 
 @whole()
@@ -275,40 +120,7 @@ def skips_spikes(p: Program) -> None:
 
 
 @by_hand()
-def skips_late(p: Program) -> Any:
-    return p.k != 7
-
-
-@by_hand()
 def updates_twice(p: Program) -> None:
-    p.optimizer.update()
-
-
-@by_hand()
-def updates_twice_late(p: Program) -> None:
-    if p.late:
-        p.optimizer.update()
-
-
-@whole()
-def exchanges_the_optimizer(p: Program) -> None:
-    p.backward()
-    if p.k == 6:
-        p.optimizer = optimizers.Adam().setup(p.model)
-    p.optimizer.update()
-
-
-@by_hand()
-def forgets_the_state_late(p: Program) -> None:
-    for param in p.params() if p.k == 6 else ():
-        param.update_rule._state = None
-
-
-@whole()
-def sums_two_passes(p: Program) -> None:
-    p.model.cleargrads()
-    for half in (slice(0, None, 2), slice(1, None, 2)):
-        F.softmax_cross_entropy(p.model(p.x[half].copy()), p.t[half].copy()).backward()
     p.optimizer.update()
 
 
@@ -329,14 +141,6 @@ def sums_three_steps(p: Program) -> None:
         p.optimizer.update()
 
 
-@whole()
-def never_clears(p: Program) -> None:
-    if p.k == 0:
-        p.model.cleargrads()
-    p.loss().backward()
-    p.optimizer.update()
-
-
 # --- what else a program does between them ----------------------------------------------------------------------------
 
 
@@ -347,22 +151,9 @@ def evaluates(p: Program) -> None:
 
 
 @by_hand()
-def evaluates_late(p: Program) -> None:
-    if p.late:
-        evaluates(p)
-
-
-@by_hand()
 def evaluates_with_a_graph_late(p: Program) -> None:
     if p.late:
         p.say(p.model(p.x[:8].copy()))
-
-
-@by_hand()
-def saves_late(p: Program) -> None:
-    if p.late:
-        _save(p)
-        p.say(*(param.array for param in p.params()))
 
 
 @by_hand()
@@ -384,13 +175,6 @@ def copies_late(p: Program) -> None:
     if p.late:
         twin = copy.deepcopy(p.model)
         p.say(*(param.grad for param in twin.params()))
-
-
-@by_hand()
-def pickles_late(p: Program) -> None:
-    if p.late:
-        twin = pickle.loads(pickle.dumps(list(p.model.params())))
-        p.say(*(param.grad for param in twin))
 
 
 @by_hand()
@@ -424,11 +208,6 @@ def asks_for_a_gradient_of_the_batch_late(p: Program) -> None:
 
 
 @whole()
-def asks_for_a_gradient_of_the_batch(p: Program) -> None:
-    _gradient_of_the_batch(p, True)
-
-
-@whole()
 def retains_gradients_late(p: Program) -> None:
     h = p.model.features(p.x)
     loss = F.softmax_cross_entropy(p.model.last(h), p.t)
@@ -437,26 +216,6 @@ def retains_gradients_late(p: Program) -> None:
     if p.late:
         p.say(h.grad)
     p.optimizer.update()
-
-
-@whole()
-def penalizes_gradients(p: Program) -> None:
-    x = chainer.Variable(p.x)
-    y = F.sum(F.tanh(p.model.first(x)))
-    (slope,) = chainer.grad([y], [x], enable_double_backprop=True)
-    loss = p.loss() + F.sum(slope * slope) * np.float32(1e-3)
-    p.model.cleargrads()
-    loss.backward()
-    p.optimizer.update()
-
-
-@whole()
-def penalizes_gradients_late(p: Program) -> None:
-    if p.late:
-        penalizes_gradients(p)
-    else:
-        p.backward()
-        p.optimizer.update()
 
 
 def _loss_with_nodes(p: Program) -> Any:
@@ -477,27 +236,6 @@ def keeps_nodes(p: Program) -> None:
 
 
 @whole()
-def keeps_nodes_late(p: Program) -> None:
-    if p.late:
-        keeps_nodes(p)
-    else:
-        p.backward()
-        p.optimizer.update()
-
-
-@whole()
-def keeps_a_variable(p: Program) -> None:
-    h = p.model.features(p.x)
-    loss = F.softmax_cross_entropy(p.model.last(h), p.t)
-    p.model.cleargrads()
-    loss.backward()
-    p.say(h, h.node.data)
-    p.optimizer.update()
-    p.kept["h"] = h
-    p.say(h)
-
-
-@whole()
 def reads_a_mask(p: Program) -> None:
     """What a function of Chainer's has drawn, from the graph."""
     h = p.model.features(p.x)
@@ -507,18 +245,6 @@ def reads_a_mask(p: Program) -> None:
     p.model.cleargrads()
     loss.backward()
     p.optimizer.update()
-
-
-@by_hand()
-def unchains_the_loss(p: Program) -> None:
-    p.kept["loss"].unchain_backward()
-
-
-@by_hand(model=lambda: chainer.Sequential(L.Linear(UNITS, UNITS), F.tanh, L.Linear(UNITS, CLASSES)))
-def grows_late(p: Program) -> None:
-    if p.k == 6:
-        p.model.insert(1, L.Linear(UNITS, UNITS))
-        p.optimizer.setup(p.model)
 
 
 @whole(model=lambda: Net(ratio=0.0))

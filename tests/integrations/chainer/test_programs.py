@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
+import tracemalloc
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +143,32 @@ def test_what_stands_between_the_backward_pass_and_the_update(name: str) -> None
 def test_what_a_program_begins_to_do_late(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert re.search(KINDS[name].refused, check(name)["least"])
+
+
+@pytest.mark.parametrize("name", ["by call: nothing", "whole: a_code_is_drawn"])
+def test_a_step_keeps_to_its_budget_by_another_s_account(name: str) -> None:
+    program = Program(KINDS[name])
+    scheduler = Scheduler(program.optimizer, budget="65%")
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(STEPS):
+            program.next_batch(20_000)
+            before = weakref.ref(program.x)
+            tracemalloc.reset_peak()
+            with scheduler.step():
+                program.kind.step(program)
+            peak = tracemalloc.get_traced_memory()[1]
+            scheduler.wait()
+            program.next_batch(1)
+            assert before() is None  # nor is anything of a step left to the collector
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert scheduler.stats.scheduled > 0
+    assert scheduler._budget is not None
+    assert peak <= scheduler._budget + (1 << 20)
 
 
 def test_there_are_enough_kinds() -> None:

@@ -26,9 +26,9 @@ from .training_runs import Everything, RandomScheduler, SparingScheduler, alike,
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("by hand: skips_late", "without optimizer.update"),
-        ("by hand: updates_twice_late", "the gradient of the parameter [Wb] is gone"),
-        ("whole: sums_two_passes", "a second backward pass before optimizer.update"),
+        ("whole: skips_spikes", "without optimizer.update"),
+        ("by hand: updates_twice", "the gradient of the parameter [Wb] is gone"),
+        ("whole: sums_two_passes_late", "a second backward pass before optimizer.update"),
     ],
 )
 def test_a_loop_that_breaks_its_promise_is_refused(name: str, what: str) -> None:

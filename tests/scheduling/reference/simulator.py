@@ -127,7 +127,8 @@ def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -
         if resident[v] or not present[v]:
             return
         present[v] = False
-        outcome.released[v] = p
+        if way[v] == Way.DROPPED or p <= needed[storage[v]]:  # else it is a copy
+            outcome.released[v] = p
         count[storage[v]] -= 1
         if count[storage[v]] == 0:
             live -= packed[storage[v]] if small[v] else size[storage[v]]
