@@ -229,6 +229,8 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
         void* owner
         int (*ask)(void*, void*, int64_t, cbool, Answer*) except -1
         int (*trim)(void*) except -1
+        int64_t (*room)(void*, cbool) except -1
+        int (*note_arenas)(void*, int64_t) except -1
         int (*capturing)(void*) except -1
         int (*synchronize)(void*) except -1
         int (*record)(void*, uint64_t, uint64_t*) except -1
@@ -239,62 +241,23 @@ cdef extern from "device.hpp" namespace "stowplan::allocator":
         void (*forget_error)(void*) noexcept
 
 
-cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass CudaApi:
-        int (*exchange_capture_mode)(int*)
-    string find_driver(CudaApi&)
-    enum: kCudaRelaxed
-
-
-cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
-    ctypedef void* CudaEvent
-    int record_event(const CudaApi&, int, int64_t, CudaEvent&)
-    cbool is_capturing(const CudaApi&, int64_t)
-    enum: kCudaCaptureUnsupported
-
-
-cdef extern from "virtual_memory.hpp" namespace "stowplan::allocator" nogil:
+cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass VirtualMemory:
+        int64_t page()
+
+    cdef cppclass VirtualArena:
         pass
 
-    VirtualMemory virtual_memory_of "stowplan::allocator::VirtualMemory::of"(const CudaApi&, int) except +
 
-
-cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass HeapPlace "stowplan::allocator::DeviceHeap::Place":
-        uintptr_t address
-        int64_t size
-
-    cdef cppclass HeapOwner "stowplan::allocator::DeviceHeap::Owner":
-        void* self
-        int (*record)(void*, int64_t, CudaEvent&) noexcept nogil
-        cbool (*capturing)(void*) noexcept nogil
-
-    cdef cppclass CDeviceHeap "stowplan::allocator::DeviceHeap":
-        CDeviceHeap(const CudaApi&, int, const HeapOwner&) except +
-        int take(int64_t, int64_t, HeapPlace&) except +
-        void give(const HeapPlace&)
-        void leave(int64_t) except +
-        void trim() except +
-        void make_room() except +
-        void begin_step()
-        int64_t held()
-        int64_t peak()
-        void reset_peak()
-        int64_t limit()
-        void set_limit(int64_t)
-        void use(const VirtualMemory&)
-        size_t free_ranges()
-
-    int64_t kShared "stowplan::allocator::DeviceHeap::kShared"
+ctypedef shared_ptr[VirtualArena] VirtualArenaPtr
 
 
 cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the GIL: it calls its owner
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
         void connect(const Device&)
-        void use(CDeviceHeap&)
+        void use_virtual_memory(const VirtualMemory&)
         cbool has_virtual_memory()
-        void close()
+        vector[VirtualArenaPtr] close()
         Grant request(int64_t, int64_t) except +
         Answer ask_upstream(uint32_t, int64_t, Reason, void*) except +
         void release(uint32_t)

@@ -10,7 +10,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CudaMemory:
         int64_t limit()
         void set_fraction(double)
-        CDeviceHeap& heap()
+        CSegments& segments()
 
     cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
         LockedLanes* lanes()
@@ -163,7 +163,7 @@ cdef class CudaPool(DeviceBackend):
         self.pools = pools
         self.pool = &pools.pools.on(device)
         self.lanes, self.arenas = self.pool.lanes(), &self.pool.pool()
-        self.memory = heap_of(&self.pool.memory().heap(), pools)
+        self.memory = segments_of(&self.pool.memory().segments(), pools)
 
     @property
     def limit(self) -> int:

@@ -102,6 +102,13 @@ def look_at_streams():
     streams_changed += 1
 
 
+@cython.final
+cdef class Mappings:
+    """Arenas of a pool that is gone."""
+
+    cdef vector[VirtualArenaPtr] arenas
+
+
 cdef list waiting = []  # (memory, streams) of guards
 
 
@@ -139,6 +146,16 @@ cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* ans
 
 cdef int _trim(void* owner) except -1:
     (<DevicePool>owner).memory.trim()
+    return 0
+
+
+cdef int64_t _room(void* owner, cbool within_limit) except -1:
+    cdef DevicePool pool = <DevicePool>owner
+    return pool.memory.room(within_limit, pool.lanes.counters().peak_live_bytes)
+
+
+cdef int _note_arenas(void* owner, int64_t size) except -1:
+    (<DevicePool>owner).memory.note_arenas(size)
     return 0
 
 

@@ -10,7 +10,7 @@ cdef class DevicePool(DeviceBackend):
     device
         Device number.
     memory
-        What serves unplanned requests: a `DeviceMemory` or an `UpstreamMemory`.
+        What serves unplanned requests: a `SegmentPool` or an `UpstreamMemory`.
     sampling
         ``f(size) -> MemoryPointer``: what serves those of steps without a plan.
     memory_pointer, unowned_memory
@@ -67,6 +67,8 @@ cdef class DevicePool(DeviceBackend):
         owner.owner = <void*>self
         owner.ask = _ask
         owner.trim = _trim
+        owner.room = _room
+        owner.note_arenas = _note_arenas
         owner.capturing = _capturing
         owner.synchronize = _synchronize
         owner.record = _record
@@ -79,7 +81,13 @@ cdef class DevicePool(DeviceBackend):
         self.lanes, self.arenas = self.core.lanes(), &self.core
 
     def __dealloc__(self):
-        self.core.close()
+        cdef Mappings mappings = Mappings.__new__(Mappings)
+        mappings.arenas = self.core.close()
+        if mappings.arenas.size() == 0:
+            return
+        if stow_is_finalizing():  # streams may use them, and cannot be waited for
+            (new vector[VirtualArenaPtr]()).swap(mappings.arenas)
+        Guard.__new__(Guard, mappings, self.streams)
 
     @cython.binding(False)  # a call of it costs less
     def malloc(self, size: int) -> Any:
@@ -159,9 +167,12 @@ cdef class DevicePool(DeviceBackend):
             self.streams.synchronize()
         return True
 
-    def use_heap(self):
-        """Take arenas from the heap that serves unplanned requests, where that has virtual memory."""
-        self.core.use((<DeviceHeap>self.memory).core[0])
+    def use_virtual_memory(self, Segments segments):
+        """Take arenas from the device's virtual memory, if it has any. The segments come in the same pages, then."""
+        cdef VirtualMemory memory = virtual_memory_of(segments.api, self.device)
+        if memory.page() > 0:
+            self.core.use_virtual_memory(memory)
+            segments.set_page(memory.page())
 
     def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where there is no memory for it."""

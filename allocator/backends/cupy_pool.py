@@ -12,7 +12,7 @@ from ...errors import MissingDependencyError, PoolError
 from .._core import DevicePool, DeviceRouter, Lease
 from ..options import documented
 from ..pool import Pool
-from .device_memory import OUT_OF_MEMORY, UNIT, DeviceMemory
+from .device_memory import OUT_OF_MEMORY, UNIT, SegmentPool
 from .device_streams import PER_THREAD, DeviceStreams, on_device, streams_of
 from .upstream_memory import UpstreamMemory
 
@@ -36,8 +36,8 @@ class CupyPool(Pool):
     ----------
     upstream
         A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
-        planned, and the arena. None: the pool takes memory of the device's virtual memory, little more than has been
-        live at a time, and arenas that grow in place.
+        planned, and the arena. None: the pool takes memory of the device itself, never more than has been live at a
+        time, and arenas from its virtual memory, where they grow in place.
     sample
         Where steps without a plan run: ``"device"``, or ``"managed"``, in CUDA's managed memory, which takes a step
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
@@ -144,13 +144,13 @@ class CupyPool(Pool):
     def _open(self, device: int) -> DevicePool:
         from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
 
-        memory: DeviceMemory | UpstreamMemory
+        memory: SegmentPool | UpstreamMemory
         streams = self._streams(device)
         allocate = self._allocate
         if allocate is not None:
             memory = UpstreamMemory(self._upstream, allocate)
         elif _has_driver():
-            memory = DeviceMemory(device, streams)
+            memory = SegmentPool(device, streams)
             memory.set_limit(size=_default_limit(device))
         else:
             memory = UpstreamMemory(None, _malloc)  # CuPy says what is missing
@@ -166,8 +166,8 @@ class CupyPool(Pool):
             _tell_freed,
         )
         pool.failed = _diagnosis(self, device)
-        if isinstance(memory, DeviceMemory):
-            pool.use_heap()
+        if isinstance(memory, SegmentPool):
+            pool.use_virtual_memory(memory)
         if self._options.limit is not None:
             self._set_limit(memory if self._upstream is None else self._upstream, device)
         return pool

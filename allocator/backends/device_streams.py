@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ...errors import PoolError
-from .._core import DeviceHeap, look_at_streams, while_capturing
+from .._core import look_at_streams, while_capturing
 
 PER_THREAD = 2
 """CUDA's handle of the default stream that each thread has for itself."""
@@ -54,10 +54,6 @@ class DeviceStreams:
     ----------
     current
         ``f() -> int``, the current stream's address; or a capsule with CuPy's C function of the same name.
-    kept
-        The streams, by handle: a weak reference to a foreign one.
-    heaps
-        The heaps that hear when a stream goes (`DeviceHeap.leave`).
     """
 
     def __init__(self, device: int) -> None:
@@ -70,15 +66,14 @@ class DeviceStreams:
         # Where CuPy exports its C function it is called: a request then runs none of Python's bytecode.
         exported = getattr(stream, "__pyx_capi__", {})
         self.current = exported.get("get_current_stream_ptr", lambda: cupy.cuda.get_current_stream().ptr)
-        self.kept: dict[int, Any] = {}
-        self.heaps: weakref.WeakSet[DeviceHeap] = weakref.WeakSet()
+        self._kept: dict[int, Any] = {}  # by handle; a weak reference to a foreign one
         self._gone = self._awaited = 0  # those without an event, and those of them whose work is over
         self._many = MANY
         self._events: list[Any] = []  # behind what streams were given that are gone
 
     def serve(self, handle: int) -> None:
         """Note that the current stream, which has this handle, asks the pool for memory."""
-        kept = self.kept.get(handle)
+        kept = self._kept.get(handle)
         # A weak reference may be to another object than the current stream.
         if kept is None or isinstance(kept, weakref.ref):
             self.keep(self._cuda.get_current_stream())
@@ -86,67 +81,56 @@ class DeviceStreams:
     def keep(self, stream: Any) -> Any:
         """Note that a stream uses the pool's memory; return it as `record` takes it."""
         self._served()
-        if len(self.kept) >= self._many:
+        if len(self._kept) >= self._many:
             self._drop_unused()
         is_own = (
             isinstance(stream, self._cuda.Stream) and getattr(stream, "_foreign_stream_ref", None) is None
         )
         # The legacy stream waits for every thread's own one.
         own = self._cuda.Stream.null if stream.ptr == PER_THREAD else stream
-        kept = self.kept[stream.ptr] = own if is_own else weakref.ref(stream)
+        kept = self._kept[stream.ptr] = own if is_own else weakref.ref(stream)
         return kept
 
     def _served(self) -> list[tuple[int, Any]]:
         """Return the streams that are there, by handle; count the foreign ones that have gone."""
         there = []
-        for handle, kept in list(self.kept.items()):
+        for handle, kept in list(self._kept.items()):
             if (stream := _there(kept)) is not None:
                 there.append((handle, stream))
-            elif self.kept.get(handle) is kept:
-                del self.kept[handle]
+            elif self._kept.get(handle) is kept:
+                del self._kept[handle]
                 self._gone += 1
                 look_at_streams()
         return there
 
     def _drop_unused(self) -> None:
         self._events = [event for event in self._events if not self.done(event)]
-        for handle in list(self.kept):
+        for handle in list(self._kept):
             if not self._is_dropped(handle):
                 continue
             try:
-                event = self.record(self.kept[handle])
+                event = self.record(self._kept[handle])
             except self._runtime.CUDARuntimeError:
                 continue  # see synchronize()
             if event is not None:
                 self._events.append(event)
-                self._let_go(handle)
+                del self._kept[handle]
         look_at_streams()
-        self._many = max(MANY, 2 * len(self.kept))
+        self._many = max(MANY, 2 * len(self._kept))
 
     def _is_dropped(self, handle: int) -> bool:
         """Return whether a stream is kept that only this object has any more."""
-        kept = self.kept.get(handle)
+        kept = self._kept.get(handle)
         references = 3  # the dictionary's, this function's, the next call's
         return kept is not None and not isinstance(kept, weakref.ref) and sys.getrefcount(kept) <= references
 
     def _abandon(self, handle: int) -> bool:
         """Let a stream that is being captured go, with its capture, if the program has dropped it; return that."""
         if is_dropped := self._is_dropped(handle):
-            self._let_go(handle)
+            del self._kept[handle]
             self._gone += 1
             look_at_streams()
         return is_dropped
-
-    def drop_abandoned(self) -> None:
-        """Let streams go that the program has dropped in a capture."""
-        for handle in list(self.kept):
-            if self._is_dropped(handle) and self._captures(handle):
-                self._abandon(handle)
-
-    def _let_go(self, handle: int) -> None:
-        for heap in self.heaps:
-            heap.leave(handle)
-        del self.kept[handle]
 
     def synchronize(self) -> None:
         """Wait for all that the streams have been given which a pool has served.

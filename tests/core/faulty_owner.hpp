@@ -19,6 +19,8 @@ class Owner {
     device.owner = this;
     wrap<&Device::ask>(device, &Device::ask);
     wrap<&Device::trim>(device, &Device::trim);
+    wrap<&Device::room>(device, &Device::room);
+    wrap<&Device::note_arenas>(device, &Device::note_arenas);
     wrap<&Device::capturing>(device, &Device::capturing);
     wrap<&Device::synchronize>(device, &Device::synchronize);
     wrap<&Device::record>(device, &Device::record);

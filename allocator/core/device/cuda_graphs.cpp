@@ -48,7 +48,7 @@ CudaGraphs::PoolPtr CudaGraphs::pool_of(Stream stream) {
 }
 
 bool CudaGraphs::request(Bytes size, Stream stream, void*& address, CudaError& error) {
-  size = (size + DeviceHeap::kUnit - 1) / DeviceHeap::kUnit * DeviceHeap::kUnit;
+  size = (size + Segments::kUnit - 1) / Segments::kUnit * Segments::kUnit;
   Lock lock(mutex_);
   const PoolPtr pool = pool_of(stream);
   if (pool == nullptr) return false;

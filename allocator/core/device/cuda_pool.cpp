@@ -72,7 +72,17 @@ Device CudaPool::as_owner() {
     return self(owner).ask(static_cast<Client*>(client), size, *answer);
   };
   device.trim = [](void* owner) {
+    self(owner).memory_.synchronize();  // the stream-ordered allocator may give back then what it still has to free
     self(owner).memory_.trim();
+    return 0;
+  };
+  device.room = [](void* owner, bool within_limit) {
+    CudaPool& pool = self(owner);
+    pool.memory_.limit();
+    return pool.memory_.segments().room(within_limit, pool.lanes()->counters().peak_live_bytes);
+  };
+  device.note_arenas = [](void* owner, Bytes size) {
+    self(owner).memory_.note_arenas(size);
     return 0;
   };
   device.capturing = [](void* owner) { return self(owner).memory_.is_capturing() ? 1 : 0; };
@@ -137,9 +147,10 @@ void CudaPool::drop(Token token) {
 void CudaPool::look_for_virtual_memory() {
   const Apart apart;  // another thread may wait here
   std::call_once(looked_, [this] {
-    memory_.limit();
-    memory_.heap().use(VirtualMemory::of(memory_.api(), memory_.device()));
-    pool_.use(memory_.heap());
+    const VirtualMemory memory = VirtualMemory::of(memory_.api(), memory_.device());
+    if (memory.page() == 0) return;
+    pool_.use_virtual_memory(memory);
+    memory_.segments().set_page(memory.page());
   });
 }
 
@@ -150,7 +161,7 @@ void CudaPool::meet(Stream stream) {
 
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
-  if (size < 0 || size > DeviceHeap::kEndless) fail(kCudaOutOfMemory, size, stream);
+  if (size < 0 || size > Segments::kEndless) fail(kCudaOutOfMemory, size, stream);
   if (memory_.is_new(stream)) meet(stream);
   if (graphs_.any_begun()) {
     if (void* address = request_of_graph(size, stream)) return address;

@@ -1,7 +1,7 @@
 // The lanes behind a C allocator of CUDA memory: what PyTorch's pluggable allocator and CuPy's C functions call. No
 // Python in it: no request needs the GIL.
 //
-//     address ──> block ──> DevicePool ──> arenas in virtual memory, and a heap (cuda_memory.hpp)
+//     address ──> block ──> DevicePool ──> arenas in virtual memory, and segments (cuda_memory.hpp)
 //        └──> a block of a graph's (cuda_graphs.hpp)
 //
 // A block is known by its address. Which address belongs to which block stands in a map under a lock of its own: a free

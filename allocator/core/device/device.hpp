@@ -36,6 +36,11 @@ struct Device {
   int (*ask)(void* owner, void* client, Bytes size, bool sample, Answer* answer) = nullptr;
   // Has upstream give back to the device what it keeps free.
   int (*trim)(void* owner) = nullptr;
+  // How many bytes all arenas in virtual memory may take now, so that they and upstream's blocks take no more than has
+  // been alive at a time; `within_limit`: so many as a limit of the owner's allows. -1: an error is pending.
+  Bytes (*room)(void* owner, bool within_limit) = nullptr;
+  // These arenas are to have so many bytes from now on: upstream gives back what it keeps beyond its share.
+  int (*note_arenas)(void* owner, Bytes size) = nullptr;
   // Whether a stream that the pool has served is being captured into a graph.
   int (*capturing)(void* owner) = nullptr;
   // Waits for all that these streams have been given; an error where one of them is being captured. A wait for the

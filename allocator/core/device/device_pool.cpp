@@ -21,11 +21,9 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   settle();
   Answer answer;
   Bytes shrunk = 0;
-  if (has_virtual_memory()) {
-    const Bytes excess = this->excess(id, size);
-    const bool leaves_plan = (sample || reason == Reason::mismatch) && !heap_->has_hole(size, stream_of(id));
-    if (excess > 0 && is_planned && shelter(id, reason, answer.address)) return answer;
-    if (excess > 0 || leaves_plan) shrunk = shrink_arenas(excess, leaves_plan ? id : profiler::kNoBlock);
+  if (const Bytes excess = has_virtual_memory() ? this->excess(id, size) : 0; excess > 0) {
+    if (is_planned && shelter(id, reason, answer.address)) return answer;
+    shrunk = shrink_arenas(excess);
   }
   answer = ask(size, sample, client);
   Kept error(device_, answer.error);
@@ -39,7 +37,7 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
     return answer;
   }
   if (answer.out_of_memory) {
-    const Bytes more = shrink_arenas(size, profiler::kNoBlock);
+    const Bytes more = shrink_arenas(size);
     shrunk += more;
     if (more > 0 || (!has_virtual_memory() && give_back() > 0)) ask_again();
   }
@@ -54,27 +52,34 @@ Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* cli
   return answer;
 }
 
-// Bytes that blocks and arenas would have, with a block more, beyond what they may.
+// Bytes that the device would have in use, with a block more, beyond what it may.
 Bytes DevicePool::excess(BlockId id, Bytes size) {
   const Bytes most = room(false) + a_little();
   Lock lock(lock_);
   return size - lanes_.rise(id) - most;
 }
 
-// Bytes by which more may be live than has been at a time: a share, and a page for each arena.
+// Bytes by which the device may have more in use than has been live at a time: a share, and a page for each arena.
 Bytes DevicePool::a_little() {
   Lock lock(lock_);
-  return lanes_.counters().peak_by_stream() / kNearly + heap_->page() * static_cast<Bytes>(arenas_.size());
+  Bytes pages = 0;
+  for (const auto& [base, arena] : arenas_) pages += arena.mapping != nullptr ? arena.mapping->page() : 0;
+  return lanes_.counters().peak_by_stream() / kNearly + pages;
 }
 
-// Bytes that may come to arenas and to the heap's blocks; less than 0 where they have more. Memory that one stream is
-// done with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
-// DeviceHeap::room().
+// Bytes that may come to arenas and upstream's blocks; less than 0 where they have more. Memory that one stream is done
+// with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
+// Device::room().
 Bytes DevicePool::room(bool within_limit) {
+  const auto ask = [this](bool within_limit) {
+    const Bytes room = device_.room(device_.owner, within_limit);
+    if (room < 0) throw OwnersError();
+    return room;
+  };
   const Counters now = locked_.counters();
   const Bytes more = within_limit ? 0 : now.peak_by_stream() - now.peak_live_bytes;
-  const Bytes room = heap_->room(within_limit, now.peak_live_bytes);
-  return more > 0 ? std::min(room + more, heap_->room(true, 0)) : room;
+  const Bytes room = ask(within_limit);
+  return (more > 0 ? std::min(room + more, ask(true)) : room) - mapped_bytes();
 }
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.

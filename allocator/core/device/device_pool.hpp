@@ -15,11 +15,11 @@
 // While a stream is being captured none is waited for, and what would have to wait is put off.
 //
 // The device never has more in use than has been live at a time, and a little. Where it would have, for a block that an
-// arena has no place for, arenas in a heap (heap_arena.hpp) *shrink* first: what nothing lives in is the heap's. It
-// comes again when there is room, some steps later.
+// arena has no place for, arenas in virtual memory *shrink* first: pages in which nothing lives go back to the device.
+// They come again when there is room, some steps later.
 //
-// Memory is reserved once. An arena in a heap takes all that it lacks. Where there is no room for that
-// (DeviceHeap::room), the arena takes what requests need, while blocks from before it are freed. Best fit places
+// Memory is reserved once. An arena in virtual memory takes all that it lacks. Where there is no room for that
+// (Device::room), the arena maps the pages that requests need, while blocks from before it are freed. Best fit places
 // the blocks with the longest lifetimes at the bottom; as long as these still live elsewhere, the bottom has no memory.
 // Without virtual memory, upstream first frees what it has cached, then the pool frees an arena without live blocks,
 // and then upstream allocates the larger one.
@@ -40,8 +40,8 @@
 
 #include "apart.hpp"
 #include "device.hpp"
-#include "heap_arena.hpp"
 #include "locked_lanes.hpp"
+#include "virtual_arena.hpp"
 
 namespace stowplan::allocator {
 
@@ -54,12 +54,12 @@ class DevicePool {
   // Once, before all else.
   void connect(const Device& device) { device_ = device; }
   const Device& owner() const { return device_; }
-  // Once, before the first arena: they come from this heap, if it has virtual memory. It serves the pool's requests,
-  // too.
-  void use(DeviceHeap& heap) { heap_ = heap.is_virtual() ? &heap : nullptr; }
-  bool has_virtual_memory() const { return heap_ != nullptr; }
-  // Drops all that it keeps of the owner's, and its arenas; nothing but the destructor comes after it.
-  void close();
+  // Once, before the first arena: they come from the device's virtual memory, if it has any.
+  void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
+  bool has_virtual_memory() const { return virtual_memory_.reach != 0; }
+  // Drops all that it keeps of the owner's; nothing but the destructor comes after it. Returns mappings that streams
+  // may still use.
+  std::vector<std::shared_ptr<VirtualArena>> close();
 
   // Address 0: upstream's turn, see ask_upstream(). No block: there was no memory to note it, and what upstream has for
   // it is none of the pool's.
@@ -131,14 +131,16 @@ class DevicePool {
   using HeldPtr = std::shared_ptr<Held>;
 
   struct ArenaMemory {
-    Kept upstream;                       // or
-    std::shared_ptr<HeapArena> of_heap;  // whose
-    Bytes wanted = 0;                    // bytes, in all, were asked for
+    Kept upstream;                          // or
+    std::shared_ptr<VirtualArena> mapping;  // whose
+    Bytes wanted = 0;                       // bytes, in all, were asked for
     LaneNumber lane = 0;
-    bool shrinks = false;  // now: what has memory is said when that is over
+    bool shrinks = false;           // now: what has memory is said when that is over
+    std::uint64_t grows_again = 0;  // from this step on
+    std::uint64_t rest = 0;         // steps for which it did not grow the last time
   };
   struct Growing {
-    std::shared_ptr<HeapArena> arena;
+    std::shared_ptr<VirtualArena> mapping;
     LaneNumber lane;
     Bytes wanted;
   };
@@ -169,17 +171,17 @@ class DevicePool {
   bool grow_in_place(LaneNumber lane, Bytes size);
   void grow_arenas(Bytes size);
   bool may_grow(LaneNumber lane);
-  Bytes bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit);
-  CudaError extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account);
-  void note_memory(HeapArena& arena, LaneNumber lane);
-  Bytes shrink_arenas(Bytes enough, BlockId unplanned);
-  void give_idle(HeapArena& arena, LaneNumber lane);
+  Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
+  int extend(VirtualArena& mapping, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes);
+  void note_memory(const VirtualArena& mapping, LaneNumber lane);
+  Bytes shrink_arenas(Bytes enough);
   void restore_arenas(Bytes shrunk);
   std::size_t give_back_held();
-  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, Bytes size);
-  std::shared_ptr<HeapArena> arena_of(LaneNumber lane);
-  std::shared_ptr<HeapArena> place_arena(LaneNumber lane, Bytes size);
+  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, const VirtualArena& mapping, Bytes size);
+  std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
   std::vector<Growing> growing();
+  void note_arenas(bool may_grow);
+  Bytes mapped_bytes();
   Answer ask(Bytes size, bool sample, void* client) const;
 
   profiler::SpinLock lock_;
@@ -191,8 +193,9 @@ class DevicePool {
   std::unordered_map<BlockId, HeldPtr> held_;
   std::atomic<bool> any_held_{false};
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
-  DeviceHeap* heap_ = nullptr;                              // that arenas come from
-  std::atomic<bool> has_growing_{false};                    // an arena has less memory than was asked for
+  std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
+  VirtualMemory virtual_memory_;
+  std::atomic<bool> has_growing_{false};  // an arena has less memory than was asked for
 };
 
 }  // namespace stowplan::allocator
