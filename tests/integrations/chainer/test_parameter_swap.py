@@ -74,19 +74,19 @@ def test_random_networks(seed: int) -> None:
 # --- programs that look at parameters ---------------------------------------------------------------------------------
 
 PROGRAMS = (
-    *(
-        "by hand: decays_weights",
-        "by hand: loads_late",
-    ),
-    *("by hand: evaluates", "by call: loads_an_older_state_late", "by call: parameters_become_views_late"),
-    *(
-        "inside: a_weight_is_replaced",
-        "whole: two_models",
-        "whole: a_loss_function_fails",
-        "after: the_best_is_kept",
-    ),
-    *("after: weights_are_clamped", "after: weights_are_averaged", "after: the_model_is_pickled"),
-    *("after: the_optimizer_s_state_is_held_and_written"),
+    "by hand: decays_weights",
+    "by hand: loads_late",
+    "by hand: evaluates",
+    "by call: loads_an_older_state_late",
+    "by call: parameters_become_views_late",
+    "inside: a_weight_is_replaced",
+    "whole: two_models",
+    "whole: a_loss_function_fails",
+    "after: the_best_is_kept",
+    "after: weights_are_clamped",
+    "after: weights_are_averaged",
+    "after: the_model_is_pickled",
+    "after: the_optimizer_s_state_is_held_and_written",
 )
 """Kinds of programs.py."""
 
