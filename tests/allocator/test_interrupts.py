@@ -34,7 +34,7 @@ def test_a_program_that_ctrl_c_stops_at_any_moment_goes_on(name: str, trials: in
     assert json.loads(printed("-m", "tests.interrupts", name, trials, timeout=3600)) == {"replays": trials}
 
 
-@pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [60, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["numpy", "recorded", "chainer"])
 def test_what_a_signal_s_handler_raises_reaches_the_program(name: str, trials: int) -> None:
     assert json.loads(printed("-m", "tests.signals", name, trials, timeout=3600)) == []

@@ -374,7 +374,7 @@ print(prediction.peak(a=(2000, 2000)).cannot_tell, prediction.explain(), sep="|"
 """
 
 
-@pytest.mark.parametrize("fails_again", [False, True])
+@pytest.mark.parametrize("fails_again", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_a_c_library_takes_is_said(fails_again: bool) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("the system does not tell the resident set")

@@ -17,7 +17,7 @@ from stowplan.errors import ProfileError
 from ..children import printed
 from .traps import TRAPS
 
-CHEAP = ("walrus", "of_a_transpose", "zeros", "of_bytearray", "of_a_list")
+CHEAP = ("walrus", "zeros", "of_a_list")
 
 
 def verdict(name: str, true: int) -> str:
