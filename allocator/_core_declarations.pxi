@@ -164,8 +164,6 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         int64_t arena_bytes(uint16_t)
         vector[Range] stayers(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
-        void retire_idle_arenas() except +
-        vector[uintptr_t] take_dead_arenas() except +
         Counters counters()
         Situation situation()
         Failure failure()

@@ -12,7 +12,6 @@ A new count is a line in counts.hpp and one in `Stats`; a new reason, one there 
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -112,20 +111,3 @@ class Count(NamedTuple):
 
     kind: Kind
     text: str
-
-
-def reasons_table() -> str:
-    """Return `REASONS` as a table for the documentation, in reStructuredText."""
-    rows = [("reason", "meaning", "what to do about it")]
-    rows += [
-        (f"``{name}``", _sentence(reason.why), _sentence(reason.action)) for name, reason in REASONS.items()
-    ]
-    lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 48", ""]
-    for first, *others in rows:
-        lines.append(f"   * - {first}")
-        lines += [f"     - {cell}" for cell in others]
-    return "\n".join(lines) + "\n"
-
-
-def _sentence(text: str) -> str:
-    return re.sub("`([^`]+)`", r"``\1``", f"{text[0].upper()}{text[1:]}.")

@@ -60,9 +60,17 @@ class Reasons(Directive):
 
     def run(self):
         """Return the table."""
-        from stowplan.allocator.counts import reasons_table
+        from stowplan.allocator.counts import REASONS
 
-        return _parsed(self.state, reasons_table(), "reasons")
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 48", ""]
+        lines += ["   * - reason", "     - meaning", "     - what to do about it"]
+        for name, reason in REASONS.items():
+            lines += [f"   * - ``{name}``", *(f"     - {_sentence(text)}" for text in (reason.why, reason.action))]
+        return _parsed(self.state, "\n".join(lines), "reasons")
+
+
+def _sentence(text):
+    return re.sub("`([^`]+)`", r"``\1``", f"{text[0].upper()}{text[1:]}.")
 
 
 def _parsed(state, text, source):
