@@ -8,7 +8,6 @@ and nothing written.
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -51,9 +50,6 @@ class _Run(click.Command):
 class _Group(click.Group):
     """Loads a command's module when the command is requested."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
@@ -61,16 +57,6 @@ class _Group(click.Group):
             return _Run(cmd_name, short_help="Run an unchanged program through a pool.")
         command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), cmd_name)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if not (close := get_close_matches(args[0], COMMANDS, 1)):
-                raise
-            raise click.UsageError(f"No such command {args[0]!r}: did you mean {close[0]!r}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in GROUPS.items():
@@ -99,6 +85,7 @@ def _import(ctx: click.Context, param: click.Parameter, modules: tuple[str, ...]
 
 @click.group(
     cls=_Group,
+    commands=dict.fromkeys(COMMANDS, click.Command("")),  # the names; see get_command()
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog=EXIT_STATUS,
 )

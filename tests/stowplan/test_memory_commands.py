@@ -156,8 +156,7 @@ def test_own_solvers_by_import(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_misspelt() -> None:
-    assert "No such command 'profil': did you mean 'profile'?" in stowplan("profil", "x.py").output
-    assert "did you mean" not in stowplan("qqq").output
+    assert "No such command 'profil'" in stowplan("profil", "x.py").output
 
 
 @pytest.mark.parametrize("name", ["compare", "show"])
