@@ -79,7 +79,8 @@ class OperatorDirections:
     evict
         Names and values of the hidden arrays to evict.
     again
-        Whether it may run again later: it does in the schedule, or an array that it makes is dropped.
+        Whether it may run again later: it does in the schedule, an array that it makes is dropped, or goes before the
+        backward step of another one that may.
     repeatable
         Whether it may run again.
     """
@@ -149,7 +150,6 @@ class Directions:
         for operator in structure.operators:
             for value in (*operator.reads, *operator.writes):
                 first.setdefault(value, over[position_of[operator.forward]])
-        again = {operator for _, operators in outcome.recomputed for operator in operators}
         outside = {v for operator in structure.operators for v in operator.leaves}
         last_place: dict[int, int] = {}
         released: dict[int, list[int]] = {}
@@ -162,10 +162,16 @@ class Directions:
         evicted, leaves, fetched = _moments(structure, graph, schedule, outcome)
         hidden = {v for operator in structure.operators for v in operator.hidden.values()}
 
-        def loses(operator: Operator) -> bool:
+        # Where the program lets go of a variable meanwhile, operators run again later than in the schedule, and so may
+        # those that make an input that goes before their backward step.
+        again = {operator for _, operators in outcome.recomputed for operator in operators}
+        maker = {v: operator.forward for operator in structure.operators for v in operator.writes}
+        for operator in reversed(structure.operators):
             made = (*operator.writes, *operator.hidden.values())
-            return any(way[v] == Way.DROPPED for v in made)
-
+            if operator.forward in again or any(way[v] == Way.DROPPED for v in made):
+                until = place.get(operator.backward, len(backward))
+                gone = [v for v in operator.reads if v in maker and last_place.get(v, -1) < until]
+                again |= {operator.forward, *(maker[v] for v in gone)}
         out = {v for values in leaves.values() for v in values}
         return cls(
             structure=structure,
@@ -174,7 +180,7 @@ class Directions:
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.DROPPED),
                     tuple(name for name, v in operator.hidden.items() if way[v] == Way.PACKED),
                     tuple((name, v) for name, v in operator.hidden.items() if v in out),
-                    operator.forward in again or loses(operator),
+                    operator.forward in again,
                     bool(graph.repeatable[operator.forward]),
                 )
                 for operator in structure.operators

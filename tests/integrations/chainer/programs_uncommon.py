@@ -236,7 +236,7 @@ class _BothWays(chainer.Chain):  # type: ignore[misc]
         return self.last(F.concat([F.expand_dims(one[0], 0) for one in words], 0))
 
 
-@whole(model=_BothWays, refused="would run again")
+@whole(model=_BothWays)
 def sequences_are_read_both_ways(p: Program) -> None:
     p.optimizer.update(p.loss)
 

@@ -15,8 +15,10 @@ from chainer import function_node
 
 from stowplan import NumpyPool
 from stowplan.chainer import Scheduler, seams
+from stowplan.chainer.directions import Directions
 from stowplan.chainer.rerun import trust
 from stowplan.errors import BudgetError, ScheduleError
+from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 
 from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
 from .test_programs import Run
@@ -204,3 +206,66 @@ def test_second_passes_after_the_updates_are_errors_that_say_so() -> None:
         opt.update(loss, x, t)
         with pytest.raises(ScheduleError, match="leaves the step out"):
             kept[0].backward()
+
+
+@trust
+class LetsGo(function_node.FunctionNode):
+    """Lets go, in its backward step, of what the program has kept: `HELD`."""
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0].copy(),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        HELD.clear()
+        return gradients
+
+
+HELD: list[Any] = []
+
+
+class Held(chainer.Chain):
+    """Biases that are joined, which no backward step reads; late, the program keeps what comes before `LetsGo`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        with self.init_scope():
+            self.first, self.last = L.Linear(None, 64), L.Linear(64, 10)
+            self.layers = chainer.ChainList(*(L.Linear(64, 64, nobias=True) for _ in range(6)))
+            self.biases = chainer.ChainList(*(L.Bias(shape=(32,)) for _ in range(12)))
+
+    def forward(self, x: Any, t: Any) -> Any:
+        self.steps += 1
+        h = self.first(x)
+        for number, layer in enumerate(self.layers):
+            bias = F.concat([one.b for one in self.biases[2 * number : 2 * number + 2]], 0)
+            u, v = F.split_axis(F.linear(h, layer.W, bias), 2, 1)
+            h = F.concat([F.tanh(u + v), F.sigmoid(u * v)], 1) + h
+            if self.steps > 4:
+                HELD.append(h)
+            if number in (1, 3):
+                h = LetsGo().apply((h,))[0]
+        return F.softmax_cross_entropy(self.last(h), t)
+
+
+class KeepsBiases(Scheduler):
+    """Drops every value but the joined biases."""
+
+    def _solve(self, known: Any, budget: int) -> None:
+        graph = known.recording.with_seconds(known.seconds)
+        joined = {int(s) for s, size, name in zip(graph.storage, graph.size, graph.name, strict=True)
+                  if name.startswith("Concat") and size == 256}  # fmt: skip
+        assert len(joined) == 6
+        way = as_recorded(graph).way.copy()
+        for storage, ways in choices(graph).items():
+            kept = Way.KEPT if storage in joined or Way.DROPPED not in ways else Way.DROPPED
+            way[graph.storage == storage] = kept
+        drawn = Schedule(np.arange(len(graph)), way)
+        known.directions = Directions.of(known.recording.structure, graph, drawn, simulate(graph, drawn))
+
+
+def test_an_operator_runs_again_later_than_in_the_schedule() -> None:
+    """What it reads has gone by then, and is made again, by operators that the schedule does not run again."""
+    scheduler = alike(lambda opt: KeepsBiases(opt, budget=1 << 50), network=Held, data=batches(7, 64))
+    assert scheduler.stats.scheduled == 3
+    assert scheduler.stats.recomputed > 0
