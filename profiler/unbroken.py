@@ -31,8 +31,7 @@ def unbroken_context(function: Callable[P, Iterator[T]]) -> Callable[P, Abstract
 
     @wraps(function)
     def make(*args: P.args, **named: P.kwargs) -> Any:
-        begin: Any = function
-        return _Unbroken(begin, args, named)
+        return _Unbroken(function, args, named)  # type: ignore[arg-type]
 
     return make
 

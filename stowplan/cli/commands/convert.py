@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ...units import counted, human_bytes
-from ._options import Name, OutputFile, alignment_option, solver_option
+from ._options import F, Name, OutputFile, alignment_option, solver_option
 from ._reporter import Answer, Reporter, reporter
 
 if TYPE_CHECKING:
     from ...profiler.formats import Format
 
 
-def _readable() -> Iterable[str]:
-    from ...profiler import formats
+def _format_option(flag: str, part: str, text: str) -> Callable[[F], F]:
+    """Return an option that names a format which one can ``read``, or ``write``."""
 
-    return (form.name for form in formats.registered() if form.read is not None)
+    def known() -> Iterable[str]:
+        from ...profiler import formats
 
+        return (form.name for form in formats.registered() if getattr(form, part) is not None)
 
-def _writable() -> Iterable[str]:
-    from ...profiler import formats
-
-    return (form.name for form in formats.registered() if form.write is not None)
+    return click.option(flag, f"{part}_as", type=Name("format", known), help=text)
 
 
 class _Convert(Reporter):
@@ -55,12 +54,8 @@ def _how(form: Format) -> str:
 )
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("target", type=OutputFile())
-@click.option(
-    "--from", "read_as", type=Name("format", _readable), help="Format of SOURCE; else its content tells."
-)
-@click.option(
-    "--to", "write_as", type=Name("format", _writable), help="Format of TARGET; else its suffix tells."
-)
+@_format_option("--from", "read", "Format of SOURCE; else its content tells.")
+@_format_option("--to", "write", "Format of TARGET; else its suffix tells.")
 @click.option("--device", type=click.IntRange(min=0), help="Which device, if SOURCE holds several.")
 @solver_option
 @alignment_option
