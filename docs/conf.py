@@ -65,7 +65,8 @@ class Reasons(Directive):
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 48", ""]
         lines += ["   * - reason", "     - meaning", "     - what to do about it"]
         for name, reason in REASONS.items():
-            lines += [f"   * - ``{name}``", *(f"     - {_sentence(text)}" for text in (reason.why, reason.action))]
+            lines.append(f"   * - ``{name}``")
+            lines += [f"     - {_sentence(text)}" for text in (reason.why, reason.action)]
         return _parsed(self.state, "\n".join(lines), "reasons")
 
 
