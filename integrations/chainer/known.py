@@ -26,7 +26,7 @@ __all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
 
-# A thread that is joined, or asked, counts as ended for ever where a signal's handler raises meanwhile.
+# Python takes a thread for ended, for ever, if a signal's handler raises within its join() or is_alive().
 _is_alive = unbroken(threading.Thread.is_alive)
 
 

@@ -1,5 +1,5 @@
 // A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
-// and the other one, virtual memory, over addresses that nobody looks at. One of a process; any thread.
+// and the other one, virtual memory, over addresses that no test reads. There is one in a process; any thread may call it.
 //
 // Memory that goes back, and a kernel that touches an address after another block's, must come after all that used it
 // (`HappensBefore`); else it fails.
@@ -230,7 +230,7 @@ class Cuda {
 
   CudaError allocate(void** ptr, std::size_t bytes, Stream stream, bool ordered) {
     refuse_in_capture("memory was asked for in a capture");
-    if (ordered && stream == captured) fail("a stream that is being captured was asked for memory");
+    if (ordered && stream == captured) fail("the pool requested memory on a stream that a capture records");
     if (is_faulty()) return error(kCudaOutOfMemory);
     const auto size = static_cast<Bytes>(bytes);
     const Lock lock(mutex_);

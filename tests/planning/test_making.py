@@ -24,7 +24,7 @@ SMALLER = "640 1280 -0 192 -1 -2"
 OTHER_FREES = "640 1280 320 -0 -1 -2"
 ANOTHER = "640 64 -0 -1"
 KEPT_UNTIL_THE_NEXT = "640 1280 ~0 -1"
-"""Request 0 is freed in the next step, after its successor was asked for."""
+"""The next step frees request 0, after it has made its successor."""
 OPTIONS = Options(alignment=64)
 
 

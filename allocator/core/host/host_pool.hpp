@@ -91,7 +91,7 @@ class HostLanes {
  private:
   static constexpr Bytes kSlack = Bytes{1} << 20;
 
-  // The part of its place that a block uses: the bytes that were asked for.
+  // The bytes that a block uses of its place: those that the program requested.
   Range used_by(BlockId id) const {
     const std::uintptr_t begin = lanes_.range_of(id).begin;
     return {begin, begin + static_cast<std::uintptr_t>(std::max<Bytes>(lanes_.size_of(id), 1))};
