@@ -1,5 +1,5 @@
 // A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
-// and the other one, virtual memory, over addresses that no test reads. There is one in a process; any thread may call it.
+// and the other one, virtual memory, over addresses that no test reads. A process has one; any thread may call it.
 //
 // Memory that goes back, and a kernel that touches an address after another block's, must come after all that used it
 // (`HappensBefore`); else it fails.
