@@ -245,12 +245,14 @@ class ScheduledStep:
             self._consumed.clear()
 
     def _check_early(self, functions: Iterable[Any]) -> None:
-        """Update no parameter in the pass by these functions if there is a reason against it."""
+        """Update no parameter in the pass by these functions if there is a reason against it, or an array is gone."""
         if self.early is not None and self.checks_early:
             reason = reason_in(functions, [*self.early.parameters.values()])
             if reason is not None:
                 self.early = None
                 self.keep_gradients(reason)
+        if self.early is not None:
+            self.values.require_complete(functions)
 
     def keep_gradients(self, reason: str) -> None:
         """Note why gradients are kept until the update; the first reason counts."""

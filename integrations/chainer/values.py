@@ -214,24 +214,33 @@ class StepValues:
             self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
             self._evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
         self._unpack(function)
-        makers = []
         for index in inputs_read(function):
             node = function.inputs[index]
             if node._data is None and not _is_swapped(node):
                 node._data = self._there(node)
-                if node._data is None and node.creator_node is None:
-                    raise ScheduleError(
-                        f"an input of {function.label} is gone, and the program has cut off what made it "
-                        f"(Variable.unchain); {_LEAVE_OUT}"
-                    )
-                if node._data is None:
-                    makers.append(node.creator_node)
-        if self._cleared(function) or self._outputs_missing(function):
-            makers.append(function)
+        self._fill_outputs(function)
+        makers = self._makers(function)
         if makers:
             self._rebuild(makers, set(read_by_backward(function)))
-            self._outputs_missing(function)
+            self._fill_outputs(function)
             self._unpack(function)
+
+    def require_complete(self, functions: Iterable[Any]) -> None:
+        """Raise where a pass by these functions would stop for want of an array: before it updates a parameter."""
+        self._closure(maker for function in functions for maker in self._makers(function))
+
+    def _makers(self, function: Any) -> list[Any]:
+        """Return the functions that make again what a function's backward step reads, as it is gone."""
+        makers = self._made_by(function, [function.inputs[index] for index in inputs_read(function)])
+        return [*makers, function] if self._cleared(function) or self._outputs_missing(function) else makers
+
+    def _made_by(self, function: Any, inputs: Iterable[Any]) -> list[Any]:
+        """Return what made the inputs of a function that are gone."""
+        makers = [node.creator_node for node in inputs if not self._is_there(node)]
+        if None in makers:
+            why = "is gone, and the program has cut off what made it (Variable.unchain)"
+            raise ScheduleError(f"an input of {function.label} {why}; {_LEAVE_OUT}")
+        return makers
 
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
@@ -241,31 +250,29 @@ class StepValues:
         return array
 
     def _is_there(self, node: Any) -> bool:
-        return _is_swapped(node) or self._there(node) is not None
+        """Whether `_there` has the array of a node; nothing is fetched."""
+        return _is_swapped(node) or node in self._out or _array(node) is not None
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
         gone = [name for name in function._stowplan.cleared if get_hidden(function, name) is None]
         if DRAWN.get(type(function), frozenset()).intersection(gone):
-            raise ScheduleError(
-                f"a second backward pass comes by {function.label}, and what it drew is gone; {_LEAVE_OUT}"
-            )
+            raise ScheduleError(f"{function.label} lost what it drew: a second backward pass; {_LEAVE_OUT}")
         return bool(gone)
 
-    def _outputs_missing(self, function: Any) -> bool:
-        """Fill in retained outputs from their nodes; return whether one is still missing."""
-        data = function._retained_output_data
-        if not function._output_indexes_to_retain or data is None:
-            return False
-        filled = list(data)
-        for place, index in enumerate(function._output_indexes_to_retain):
+    def _fill_outputs(self, function: Any) -> None:
+        """Fill in retained outputs from their nodes, and the other way round."""
+        for index, array in _retained_outputs(function):
             node = function.outputs[index]()
-            if filled[place] is None and node is not None:
-                filled[place] = self._there(node)
-            if node is not None and node._data is None:
-                node._data = filled[place]
-        function._retained_output_data = tuple(filled)
-        return any(array is None for array in filled)
+            if node is not None:
+                array = self._there(node) if array is None else array
+                node._data = array if node._data is None else node._data
+                fill_output(function, index, array)
+
+    def _outputs_missing(self, function: Any) -> bool:
+        """Whether a retained output is gone."""
+        nodes = [function.outputs[index]() for index, array in _retained_outputs(function) if array is None]
+        return any(node is None or not self._is_there(node) for node in nodes)
 
     def _unpack(self, function: Any) -> None:
         """Bring back the packed and swapped hidden arrays of a function."""
@@ -283,19 +290,7 @@ class StepValues:
 
         The arrays of the nodes that are wanted are kept, and of those that later backward steps read.
         """
-        if self._written is None:
-            raise ScheduleError(
-                f"the arrays of {makers[0].label} are gone: a second backward pass; {_LEAVE_OUT}"
-            )
-        again: dict[Any, None] = {}
-        stack = list(makers)
-        while stack:
-            function = stack.pop()
-            if function in again:
-                continue
-            again[function] = None
-            self._require_repeatable(function)
-            stack += [node.creator_node for node in function.inputs if not self._is_there(node)]
+        again = self._closure(makers)
         order = sorted(again, key=lambda function: function._stowplan.number)
         readers = collections.Counter(node for function in order for node in function.inputs)
         temporary: dict[Any, Any] = {}
@@ -305,25 +300,34 @@ class StepValues:
                 for name in function._stowplan.packed:
                     set_hidden(function, name, None)
 
+    def _closure(self, makers: Iterable[Any]) -> set[Any]:
+        """Return these functions, and those that make again what they read; raise unless all may run again."""
+        again: set[Any] = set()
+        stack = list(makers)
+        if stack and self._written is None:
+            raise ScheduleError(f"{stack[0].label} has lost its arrays: a second backward pass; {_LEAVE_OUT}")
+        while stack:
+            function = stack.pop()
+            if function not in again:
+                again.add(function)
+                self._require_repeatable(function)
+                stack += self._made_by(function, function.inputs)
+        return again
+
     def _require_repeatable(self, function: Any) -> None:
         """Raise unless a function gives the same again."""
         self._cleared(function)
         state = state_of(function, self._step)
+        given = [node for node in function.inputs if node.creator_node is None]
         if state is None or not (may_run_again(function) if state.repeatable is None else state.repeatable):
-            raise ScheduleError(f"{function.label} would run again, and may not give the same; {_LEAVE_OUT}")
-        if self.is_outdated(function):
-            raise ScheduleError(
-                f"{function.label} would run again after the update of its parameter; {_LEAVE_OUT}"
-            )
-        for node in function.inputs:
-            if node.creator_node is None and not self._is_there(node):
-                raise ScheduleError(
-                    f"an input of {function.label} is gone: it cannot run again; {_LEAVE_OUT}"
-                )
-            if node.creator_node is None and self._written is not None and not self._written.knows(node):
-                raise ScheduleError(
-                    f"{function.label} would run again, and a write on an input would not be seen; {_LEAVE_OUT}"
-                )
+            why = "may not give the same"
+        elif self.is_outdated(function):
+            why = "its parameter has been updated"
+        elif self._written is not None and not all(map(self._written.knows, given)):
+            why = "a write on an input would not be seen"
+        else:
+            return
+        raise ScheduleError(f"{function.label} would run again, and {why}; {_LEAVE_OUT}")
 
     def is_outdated(self, function: Any) -> bool:
         """Whether a parameter of a function was updated after the function ran."""
@@ -411,6 +415,13 @@ class StepValues:
             return False
         value = self._follower.value_of(node)
         return self._follower.directions.last_place.get(value, -1) > self._place + after
+
+
+def _retained_outputs(function: Any) -> list[tuple[int, Any]]:
+    """Return the indexes and arrays of the outputs that a function retains."""
+    return [
+        *zip(function._output_indexes_to_retain or (), function._retained_output_data or (), strict=False)
+    ]
 
 
 def _array(node: Any) -> Any:

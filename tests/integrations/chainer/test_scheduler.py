@@ -295,6 +295,41 @@ def test_a_value_of_the_step_before_is_not_taken_for_this_step_s() -> None:
     assert scheduler.stats.departed > 0
 
 
+def test_a_pass_that_would_stop_for_want_of_an_array_updates_no_parameter() -> None:
+    class Net(chainer.Chain):  # type: ignore[misc]
+        """Cuts off, in its last step, what a schedule would run again in the midst of the backward pass."""
+
+        def __init__(self) -> None:
+            super().__init__(one=L.Linear(432, 300), other=L.Linear(300, 200), last=L.Linear(200, 10))
+            self.cuts = False
+
+        def forward(self, x: Any, t: Any) -> Any:
+            h = F.exp(F.tanh(self.one(x)))
+            side, y = F.sum(h), self.last(F.tanh(self.other(h)))
+            del h
+            if self.cuts:
+                side.unchain_backward()
+            return F.softmax_cross_entropy(y, t)
+
+    refused = halves = 0
+    for seed in range(8):
+        np.random.seed(0)
+        net = Net()
+        opt = chainer.optimizers.Adam().setup(net)
+        scheduler = RandomScheduler(opt, seed, 0.7, early_updates=True)
+        for number, (x, t) in enumerate(batches(6)):
+            before, net.cuts = fingerprint(net, opt), number == 4
+            try:
+                with scheduler.step():
+                    opt.update(net, x, t)
+            except ScheduleError:
+                refused += 1
+                halves += fingerprint(net, opt) != before
+            scheduler.wait()
+    assert refused > 1
+    assert halves == 0
+
+
 def test_a_structure_out_of_the_budget_s_reach_comes_as_near_as_it_can() -> None:
     usual, large = batches(1)[0], batches(1, 16)[0]
     with pytest.raises(BudgetError) as caught:
