@@ -47,7 +47,7 @@ MOST_KINDS = 8
 
 
 def guard(
-    memory: int | str = "80%",
+    memory: int | str | Callable[..., Any] = "80%",
     chunks: int | None = None,
     learning_seconds: float = SECONDS,
     strict: bool = False,
@@ -57,7 +57,8 @@ def guard(
     Parameters
     ----------
     memory
-        What the call may request: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``.
+        What the call may request: of the free memory ``"80%"``, or bytes, or text such as ``"8 GiB"``. Or the function:
+        ``@guard`` alone is ``@guard()``.
     chunks
         An axis of the first array. A call that does not fit warns with the largest chunk along it, and goes on.
     learning_seconds
@@ -93,6 +94,8 @@ def guard(
     Traceback (most recent call last):
     MemoryError: table needs 3.0 GiB, and 1.0 GiB ...
     """
+    if callable(memory):  # @guard, without parentheses
+        return guard()(memory)
     share = parse_share(memory)
     most = None if share is not None else parse_bytes(memory)
 

@@ -165,6 +165,16 @@ def noisy(x: Any) -> Any:
     return x + np.random.standard_normal(x.shape)  # noqa: NPY002  # the program's own state
 
 
+def test_a_guard_without_parentheses_is_one_with_the_defaults() -> None:
+    @stowplan.guard
+    def table(x: Any) -> Any:
+        return x[:, None] * x[None, :]
+
+    assert table(np.ones(100)).shape == (100, 100)
+    with pytest.raises(MemoryError, match="table needs"):
+        table(np.empty(10_000_000, np.int8))
+
+
 def test_the_first_call_returns_what_it_would_return_without_the_guard() -> None:
     results = []
     for function in (noisy, stowplan.guard(memory="1 GiB")(noisy)):
