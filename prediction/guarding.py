@@ -195,10 +195,8 @@ class _Guard:
         self, prediction: FunctionPrediction, peak: Peak, named: dict[str, Any], free: int, why: str
     ) -> str:
         sure = "at least " if peak.cannot_tell else ""
-        text = (
-            f"{_name(self.function)} needs {sure}{human_bytes(peak.asked)}, and {human_bytes(free)} are free"
-        )
-        text += f" ({why})"
+        text = f"{_name(self.function)} needs {sure}{human_bytes(peak.asked)}, "
+        text += f"and {human_bytes(free)} are free ({why})"
         text += f"; most at {peak.line}" if peak.line else ""
         text += f"; {peak.doubt}" if peak.doubt else ""
         lengths, names = axes_of(list(named.values())), [*named]
@@ -215,6 +213,7 @@ class _Guard:
     ) -> Any:
         """Call the function, record its peak, and drop laws that are wrong: it was to be from least to most bytes."""
         if not is_plain():
+            self._say("", "a call in a pool or a recorder is not recorded: no wrong prediction is noticed")
             return self.function(*arguments, **options)
         with NumpyRecorder(threads=True) as recorder:
             result = self.function(*arguments, **options)

@@ -27,7 +27,7 @@ from ..profiler.unbroken import WeakKeys
 from ..scheduling import Phase, StepGraph
 from . import masks
 from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
-from .graph_builder import LEFT, Call, GraphBuilder, Value, root_of
+from .graph_builder import LEFT, TO_THE_END, Call, GraphBuilder, Value, root_of
 from .meter import Meter
 from .optimizer_in_backward import gradient_of
 from .parameter_swap import swapped
@@ -269,7 +269,8 @@ class RecordingStep(TimedStep):
         """Update the remaining parameters, and record that as one operator."""
         call = Call("update", Phase.UPDATE, ("update", 0))
         call.after += [number for numbers in self._readers.values() for number in numbers]
-        self._graph.begin(call, [value for value in self._gradient.values() if self._graph.is_held(value)])
+        values = self._graph.values
+        self._graph.begin(call, [each for each in self._gradient.values() if values[each].held == TO_THE_END])
         began = self._clock()
         with self._metered():
             super().update_rest(update)

@@ -227,7 +227,10 @@ class ScheduledStep:
             self.gradients_found = found if self.passes == 1 else self.gradients_found
             if self.written is not None:
                 self.written.look()
-            self.values.count_readers(filter(None, (reference() for reference in self._functions)))
+            if self.parameters is not None:
+                self.parameters.written = None
+            alive = filter(None, (reference() for reference in self._functions))
+            self.values.readers = collections.Counter(node for each in alive for node in each.inputs or ())
             if self.values.updated:
                 self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
@@ -315,7 +318,7 @@ class ScheduledStep:
                     readers[node] += 1
                 elif node.requires_grad:
                     waiting[node.creator_node] += 1
-        self.values.begin_backward(uses)
+        self.values.uses = uses
         order = None
         if self._follower is not None and not self.nested and not chainer.config.lazy_grad_sum:
             order = self._follower.order()

@@ -112,10 +112,6 @@ class GraphBuilder:
         """Note that the program holds a value until the step is over."""
         self.values[value].held = TO_THE_END
 
-    def is_held(self, value: int) -> bool:
-        """Whether the program holds a value until the step is over."""
-        return self.values[value].held == TO_THE_END
-
     def watch(self, x: Any, value: int) -> None:
         """Record the call during which the program lets go of a variable, or of an array that owns memory."""
         builder = weakref.ref(self)

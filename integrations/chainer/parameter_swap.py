@@ -149,12 +149,15 @@ class ParameterSwap:
         Held while one is moved.
     fetched
         Arrays that were out, and have come back.
+    written
+        The step's `Written`: asked, before the backward pass, about arrays that leave and that something has seen.
     """
 
     def __init__(self, file: SwapFile) -> None:
         self._file = file
         self.lock = threading.RLock()
         self.fetched = 0
+        self.written: Any = None
         self._failure: str | None = None
         self._stays: str | None = None
         self._in: dict[int, Any] = {}  # homes and update rules whose arrays are in memory, by id
@@ -183,6 +186,7 @@ class ParameterSwap:
 
     def end_step(self) -> None:
         """Have all parameters out."""
+        self.written = None
         self.use(())
         self._alive.clear()
         for holder in self._in.values():
@@ -262,6 +266,8 @@ class ParameterSwap:
             home.seen = True
             return False
         if home.seen or home.fetch is None:
+            if self.written is not None and param is not None:
+                self.written.require_same(param.node, array)
             home.fetch = None  # its range of the file is free
             home.fetch = self._write(array)
         if home.fetch is None:

@@ -266,6 +266,8 @@ class Scheduler:
         is_lean = self._asked is None or self._stats.keeps_graph is not None
         pool = self._pool if name == ("lean" if is_lean else "scheduled") else None
         step.parameters = step.values.parameters = swap
+        if swap is not None:
+            swap.written = step.written
         try:
             with nullcontext() if pool is None else pool.step(self._key):
                 try:

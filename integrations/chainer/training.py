@@ -133,7 +133,7 @@ class Updater(StandardUpdater):  # type: ignore[misc]
             with self._pool.serving(), self._pool.step(self._key):
                 self._update()
             return
-        trainer = getattr(self, "_trainer", _no_trainer)()
+        trainer = getattr(self, "_trainer", lambda: None)()
         for entry in trainer._extensions.values() if trainer is not None else ():
             if isinstance(entry.extension, READ_GRADIENTS):
                 self.scheduler.keep_gradients(
@@ -224,10 +224,6 @@ def evaluate_in_steps(evaluator: Any, pool: Pool, key: Hashable = EVALUATE) -> b
     evaluator.converter = chainer.dataset.converter()(lambda samples, device: _Unconverted(samples))
     evaluator.eval_func = evaluate_in_step
     return True
-
-
-def _no_trainer() -> None:
-    return None
 
 
 class _Unconverted:

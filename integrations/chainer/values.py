@@ -76,6 +76,8 @@ class StepValues:
         Hidden arrays that go when the next operator begins.
     recomputed
         Operators that ran again.
+    readers, uses
+        How often functions of the step refer to each node; how many backward steps to come read it.
     updated
         The number of forward operators before the update of each parameter updated in this step, by the parameter's id.
     """
@@ -97,8 +99,8 @@ class StepValues:
         self.on_held: Callable[[Any], object] = bool
         self.recomputed = 0
         self.updated: dict[int, int] = {}
-        self._uses: collections.Counter[Any] = collections.Counter()  # of nodes, by backward steps to come
-        self._readers: collections.Counter[Any] = collections.Counter()  # of nodes, by all functions
+        self.uses: collections.Counter[Any] = collections.Counter()
+        self.readers: collections.Counter[Any] = collections.Counter()
         self._nodes: dict[int, weakref.ref[Any]] = {}  # by number of the value
         self._out: WeakKeys[int] = WeakKeys()  # evicted, by node
         self.hiding = Hiding()
@@ -122,8 +124,8 @@ class StepValues:
         """Free everything, without waiting for garbage collection."""
         self.hiding.close()
         self.on_held = self.hiding.on_held = bool  # which may refer to the step
-        self._uses.clear()
-        self._readers.clear()
+        self.uses.clear()
+        self.readers.clear()
         self._nodes.clear()
         if self._evictions is not None:
             self._evictions.close()
@@ -197,14 +199,6 @@ class StepValues:
             _drop(node, array)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
-
-    def count_readers(self, functions: Iterable[Any]) -> None:
-        """Count how often functions of this step refer to each node; a pass begins."""
-        self._readers = collections.Counter(node for function in functions for node in function.inputs or ())
-
-    def begin_backward(self, uses: collections.Counter[Any]) -> None:
-        """Count how many backward steps of the next pass read each node."""
-        self._uses = uses
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
@@ -362,7 +356,7 @@ class StepValues:
             if node is None:
                 fill_output(function, index, outputs[index])
             elif node._data is None:
-                if self._uses[node] > 0 or node in wanted or self._wanted(node, 1):
+                if self.uses[node] > 0 or node in wanted or self._wanted(node, 1):
                     node._data = outputs[index]
                     self._written.forget(node)
                 elif readers[node] > 0:
@@ -383,7 +377,7 @@ class StepValues:
         """
         self._place += 1
         for node in (read := read_by_backward(function)):
-            self._uses[node] -= 1
+            self.uses[node] -= 1
         drop_outputs(function, lambda *_: True)
         function._stowplan.packed.clear()
         clear(function, hidden_arrays(function))
@@ -391,7 +385,7 @@ class StepValues:
         if self._directions is not None:
             values = self._directions.released.get(self._place, ())
             read += [node for value in values if (node := self._nodes.get(value, _no_node)()) is not None]
-        read = [node for node in read if self._uses[node] <= 0 and not self._wanted(node)]
+        read = [node for node in read if self.uses[node] <= 0 and not self._wanted(node)]
         read += [node for output in function.outputs if (node := output()) is not None]
         done, read, node = dict.fromkeys(read), [], None
         for node in done:
@@ -400,8 +394,8 @@ class StepValues:
 
     def _free(self, node: Any, references: int) -> None:
         """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
-        own = references + 2 + (node in self._readers) + self._readers[node]  # 2: this name, the argument
-        if node in self._uses and sys.getrefcount(node) > own + 1:
+        own = references + 2 + (node in self.readers) + self.readers[node]  # 2: this name, the argument
+        if node in self.uses and sys.getrefcount(node) > own + 1:
             node._data = _array(node)
             self.on_held(node)
         else:

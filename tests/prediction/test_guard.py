@@ -175,6 +175,18 @@ def test_a_guard_without_parentheses_is_one_with_the_defaults() -> None:
         table(np.empty(10_000_000, np.int8))
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_call_that_is_not_recorded_is_named_once() -> None:
+    @stowplan.guard
+    def doubled(x: Any) -> Any:
+        return x * 2
+
+    doubled(np.ones(1000))
+    with stowplan.NumpyPool(), pytest.warns(RuntimeWarning, match="not recorded") as warned:
+        doubled(doubled(np.ones(1000)))
+    assert len(warned) == 1
+
+
 def test_the_first_call_returns_what_it_would_return_without_the_guard() -> None:
     results = []
     for function in (noisy, stowplan.guard(memory="1 GiB")(noisy)):

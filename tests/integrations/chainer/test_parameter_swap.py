@@ -156,6 +156,32 @@ def test_a_model_that_reads_or_writes_parameters_as_it_runs(way: str, network: t
     alike(WAYS[way], network=network)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_late_write_on_what_has_left_is_refused_before_the_pass(seed: int) -> None:
+    np.random.seed(0)
+    net = chainer.ChainList(*(L.Linear(64, 64) for _ in range(5)))
+    opt = chainer.optimizers.Adam().setup(net)
+    scheduler = RandomScheduler(opt, seed, 0.8, swap_parameters=True)
+
+    def loss(x: Any, writes: bool) -> Any:
+        for number, link in enumerate(net):
+            x = F.tanh(link(x))
+            if writes and number == 2:
+                net[0].W.array[...] *= np.float32(0.5)
+        return F.sum(x)
+
+    for step in range(7):
+        x = np.random.default_rng(step).random((32, 64), dtype=np.float32)
+        before = {name: param.array.copy() for name, param in net.namedparams()}
+        refuses = pytest.raises(ScheduleError, match="writes on an array") if step == 5 else nullcontext()
+        with refuses, scheduler.step():
+            opt.update(loss, x, step == 5)
+        if step == 5:
+            before["/0/W"] *= np.float32(0.5)
+            assert all((param.array == before[name]).all() for name, param in net.namedparams())
+        scheduler.wait()
+
+
 def test_two_optimizers_and_a_step_that_is_left_out() -> None:
     def run(swap: bool) -> str:
         np.random.seed(0)
