@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UpstreamMemory:
-    """The memory of an allocator that the pool is given.
+    """The memory of an allocator that the pool is given. Of what `SegmentPool` accounts for, it knows nothing.
 
     Parameters
     ----------
@@ -56,3 +56,16 @@ class UpstreamMemory:
     def reset_peak(self) -> None:
         """Take what is held now for the most so far."""
         self._peak = 0
+
+    def room(self, within_limit: bool, live_peak: int) -> int:
+        """Return the bytes that arenas may take in virtual memory: they take none."""
+        return 0
+
+    def note_arenas(self, size: int) -> None:
+        """Arenas come from upstream, which counts them."""
+
+    def begin_step(self) -> None:
+        """Pass over it: upstream knows no steps."""
+
+    def make_room(self) -> None:
+        """Upstream keeps what it keeps."""

@@ -7,13 +7,14 @@ bytes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
 from stowplan import CupyPool
+from stowplan.allocator.backends.device_streams import DeviceStreams
 
-from ..device.other_driver import driver_without
 from ..running import run
 
 pytestmark = pytest.mark.gpu
@@ -30,11 +31,19 @@ extern "C" __global__ void late_copy(const float* from, float* to, int n, long l
 """
 
 
-class UnorderedPool(CupyPool):
+class Unordered(DeviceStreams):
     """The ordering check, switched off: a stream that is to wait does not."""
 
-    def _table(self) -> int:
-        return driver_without("stream_wait_event")
+    def wait(self, stream: int, event: Any) -> None:
+        pass
+
+
+unordered = functools.cache(Unordered)  # it stays, as a device's streams do
+
+
+class UnorderedPool(CupyPool):
+    def _streams(self, device: int) -> DeviceStreams:
+        return unordered(device)
 
 
 def raced(cupy: Any, pool: CupyPool) -> float:

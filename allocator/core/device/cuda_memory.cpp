@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apart.hpp"
+#include "device_pool.hpp"
 
 // CUDA calls that a capture forbids are made with `WhileCapturing`: they have nothing to do with it.
 
@@ -20,11 +21,44 @@ CudaMemory::~CudaMemory() {
     give(block);
   }
   give_what_waits();
+  if (memory_pool_ == nullptr) return;
+  const OnDevice on(api_, device_);
+  checked(api_.end_memory_pool(memory_pool_));
+}
+
+CudaMemoryPool CudaMemory::memory_pool() {
+  const Lock lock(looking_);
+  if (looked_) return memory_pool_;
+  looked_ = true;
+  int supported = 0;
+  if (!api_.has_memory_pools) return nullptr;
+  if (checked(api_.device_attribute(&supported, api_.memory_pools_supported, device_)) != kCudaSuccess) return nullptr;
+  if (supported == 0) return nullptr;
+  MemoryPoolProperties properties;
+  properties.location.device = device_;
+  CudaMemoryPool pool = nullptr;
+  if (checked(api_.make_memory_pool(&pool, &properties)) != kCudaSuccess) return nullptr;
+  std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
+  CudaError error = checked(api_.set_memory_pool(pool, kCudaReleaseThreshold, &all));
+  for (const int peer : api_.peers_of(device_)) {
+    MemoryAccess access;
+    access.location.device = peer;
+    if (error == kCudaSuccess) error = checked(api_.open_memory_pool(pool, &access, 1));
+  }
+  if (error == kCudaSuccess) return memory_pool_ = pool;
+  checked(api_.end_memory_pool(pool));
+  return nullptr;
+}
+
+bool CudaMemory::is_capturing(Stream stream) const {
+  int status = kCudaCaptureNone;
+  return checked(api_.stream_is_capturing(stream_handle(stream), &status)) != kCudaSuccess ||
+         status != kCudaCaptureNone;
 }
 
 void CudaMemory::note_stream(Stream stream) {
   const Lock lock(mutex_);
-  served_.insert(stream == kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
+  served_.insert(stream == DevicePool::kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
   last_served_.store(stream, std::memory_order_release);
 }
 
@@ -33,63 +67,24 @@ std::vector<Stream> CudaMemory::served() {
   return {served_.begin(), served_.end()};
 }
 
-bool CudaMemory::is_served(Stream stream) {
-  const Lock lock(mutex_);
-  return served_.count(stream < 0 || stream == kPerThread ? 0 : stream) != 0;
-}
-
 bool CudaMemory::is_capturing() {
   const std::vector<Stream> streams = served();
   if (streams.empty()) return false;
   const OnDevice on(api_, device_);
-  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) {
-    if (!allocator::is_capturing(api_, stream)) return false;
-    if (program_.has_dropped == nullptr || !program_.has_dropped(program_.self, stream)) return true;
-    lose(stream);
-    return false;
-  });
+  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) { return is_capturing(stream); });
 }
 
-bool CudaMemory::leave(Stream stream) {
-  CudaEvent event = nullptr;
-  const CudaError error = record_if_served(event, stream);
-  if (error == kCudaCaptureUnsupported) return false;
-  heap_.leave(stream);
-  if (error != kCudaSuccess) {
-    lose(stream);
-    return true;
-  }
-  const Left left(event, Destroy{this});
-  end_left(false);
-  const Lock lock(mutex_);
-  left_.push_back(left);
-  served_.erase(stream);
-  last_served_ = -1;
-  return true;
-}
-
-void CudaMemory::lose(Stream stream) {
-  const Lock lock(mutex_);
-  if (served_.erase(stream) == 0) return;
-  last_served_ = -1;
-  lost_.push_back(stream);
-  any_waits_ = true;
-  ++losses_;
-}
-
-void CudaMemory::wait(Stream stream, CudaEvent event) const {
+CudaError CudaMemory::record(CudaEvent& event, Stream stream) const {
   const Apart apart;
   const OnDevice on(api_, device_);
-  const CudaError error = checked(api_.stream_wait_event(stream_handle(stream), event, 0));
-  if (error != kCudaSuccess) throw Refusal(error);
-}
-
-bool CudaMemory::is_over(CudaEvent event) const {
-  const Apart apart;
-  const WhileCapturing allowed(api_);
-  const CudaError error = checked(api_.event_query(event));
-  if (error != kCudaSuccess && error != kCudaNotReady) throw Refusal(error);
-  return error == kCudaSuccess;
+  if (is_capturing(stream)) return kCudaCaptureUnsupported;
+  CudaError error = checked(api_.event_create(&event, kCudaEventDisableTiming));
+  if (error != kCudaSuccess) return error;
+  error = checked(api_.event_record(event, stream_handle(stream)));
+  // Another thread may have begun a capture meanwhile, and then the event is the capture's.
+  if (error == kCudaSuccess && is_capturing(stream)) error = kCudaCaptureUnsupported;
+  if (error != kCudaSuccess) destroy(event);
+  return error;
 }
 
 void CudaMemory::destroy(CudaEvent event) const {
@@ -99,16 +94,14 @@ void CudaMemory::destroy(CudaEvent event) const {
 }
 
 CudaError CudaMemory::synchronize() {
-  if (is_capturing()) return kCudaCaptureUnsupported;
-  const std::uint64_t losses = losses_;
   const std::vector<Stream> streams = served();
-  bool any_ended = losses != awaited_;
-  if (streams.empty() && !any_ended) return end_left(true);  // nothing makes a context
+  if (streams.empty()) return kCudaSuccess;
   const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  CudaError error = kCudaSuccess;
   std::vector<CudaEvent> events;
+  CudaError error = kCudaSuccess;
+  bool any_ended = false;
   for (const Stream stream : streams) {
     CudaEvent event = nullptr;
     const CudaError recorded = record(event, stream);
@@ -124,63 +117,59 @@ CudaError CudaMemory::synchronize() {
     if (error == kCudaSuccess) error = checked(api_.event_synchronize(event));
     destroy(event);
   }
-  if (error == kCudaSuccess) error = end_left(true);
   if (error == kCudaSuccess && any_ended) error = checked(api_.device_synchronize());
-  if (error == kCudaSuccess) awaited_ = losses;
   return error;
 }
 
-// Drops the events of streams that have left which are over; waits for them all, or asks.
-CudaError CudaMemory::end_left(bool waits) {
-  std::vector<Left> left, over;
-  {
-    const Lock lock(mutex_);
-    left = left_;
-  }
-  if (left.empty()) return kCudaSuccess;
+CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
   const Apart apart;
-  const WhileCapturing allowed(api_);
-  CudaError error = kCudaSuccess;
-  for (const Left& event : left) {
-    const CudaError answer = checked(waits ? api_.event_synchronize(event.get()) : api_.event_query(event.get()));
-    if (answer == kCudaSuccess) over.push_back(event);
-    if (answer != kCudaSuccess) error = answer;
-  }
-  const Lock lock(mutex_);
-  const auto is_over = [&](const Left& event) { return std::find(over.begin(), over.end(), event) != over.end(); };
-  left_.erase(std::remove_if(left_.begin(), left_.end(), is_over), left_.end());
-  return error;
-}
-
-CudaError CudaMemory::ask(CudaBlock& block, const Wanted& wanted) {
-  block.of_graph = !wanted.for_all && allocator::is_capturing(api_, block.stream);
-  CudaError error = kCudaSuccess;
-  if (program_.serves_all || (wanted.is_sample && program_.serves_samples)) {
-    std::uintptr_t address = 0;
-    error = program_.take(program_.self, wanted.client, wanted.size, &address, &block.foreign);
-    block.address = reinterpret_cast<void*>(address);
-    return error;
-  }
+  const OnDevice on(api_, device_);
+  block.of_graph = !for_all && is_capturing(block.stream);
   // A thread's own default stream is another one to the thread that frees the block.
-  const Stream own = block.stream == kPerThread ? stream_of_thread() : block.stream;
-  const Stream stream = wanted.for_all || block.of_graph ? DeviceHeap::kShared : own;
-  error = heap_.take(block.size, stream, block.place);
+  const bool is_own = block.stream == DevicePool::kPerThread;
+  if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr)
+    return ask_ordered(block);
+  const Stream own = is_own ? stream_of_thread() : block.stream;
+  const CudaError error = segments_.take(block.size, for_all || block.of_graph ? kShared : own, block.place);
   block.address = reinterpret_cast<void*>(block.place.address);
   return error;
 }
 
-CudaBlock* CudaMemory::take(const Wanted& wanted, CudaError& error) {
+CudaError CudaMemory::ask_ordered(CudaBlock& block) {
+  segments_.trim();  // they serve no more
+  if (!segments_.keep_limit(block.size)) return kCudaOutOfMemory;
+  const WhileCapturing allowed(api_);
+  const auto size = static_cast<std::size_t>(block.size);
+  const CudaError error = checked(api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream)));
+  block.ordered = error == kCudaSuccess;
+  if (!block.ordered) return error;
+  ordered_ += block.size;
+  note_ordered();
+  return error;
+}
+
+// Has the account count what the stream-ordered allocator holds.
+void CudaMemory::note_ordered() {
+  if (memory_pool_ == nullptr) return;
+  const Bytes used = ordered_;
+  std::uint64_t held = 0;
+  const OnDevice on(api_, device_);
+  const CudaError error = checked(api_.ask_memory_pool(memory_pool_, kCudaReservedCurrent, &held));
+  segments_.note_beside(error == kCudaSuccess ? static_cast<Bytes>(held) : used, used);
+}
+
+CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool for_all, CudaError& error) {
   give_what_waits();
   limit();
   auto block = std::make_unique<CudaBlock>();
-  block->size = wanted.size;
-  block->stream = wanted.stream;
-  block->guarded = wanted.for_all;
+  block->size = size;
+  block->stream = stream;
+  block->guarded = for_all;
   std::map<std::uintptr_t, CudaBlock*> noted{{0, block.get()}};  // before CUDA gives anything
-  error = ask(*block, wanted);
-  const bool may_collect = program_.collect != nullptr && !program_.serves_all;
-  if (error == kCudaOutOfMemory && may_collect && program_.collect(program_.self)) {
-    error = ask(*block, wanted);
+  error = ask(*block, for_all);
+  if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
+    trim();
+    error = ask(*block, for_all);
   }
   if (error != kCudaSuccess) return nullptr;
   auto node = noted.extract(noted.begin());
@@ -192,7 +181,7 @@ CudaBlock* CudaMemory::take(const Wanted& wanted, CudaError& error) {
 
 // Whether no other stream than a block's own uses it any longer, and its own takes memory back.
 bool CudaMemory::may_go(const CudaBlock& block) {
-  if (allocator::is_capturing(api_, block.stream)) return false;
+  if (is_capturing(block.stream)) return false;
   return !block.guarded || synchronize() == kCudaSuccess;
 }
 
@@ -212,42 +201,63 @@ void CudaMemory::go(CudaBlock* block) {
     const Lock lock(mutex_);
     node = blocks_.extract(reinterpret_cast<std::uintptr_t>(block->address));
   }
-  if (block->foreign != 0) {
-    program_.give(program_.self, block->foreign);
-  } else {
-    heap_.give(block->place);
+  if (block->place.address != 0) {
+    segments_.give(block->place);
+    delete block;
+    return;
   }
+  const WhileCapturing allowed(api_);
+  if (!block->ordered) {
+    checked(api_.free(block->address));
+  } else if (checked(api_.free_async(block->address, stream_handle(block->stream))) != kCudaSuccess) {
+    {
+      const Lock lock(mutex_);
+      blocks_.insert(std::move(node));
+    }
+    block->ordered = false;  // its stream is there no longer, and cudaFree does not wait for such memory
+    block->guarded = true;
+    block->stream = 0;
+    return give(block);
+  }
+  ordered_ -= block->size;
+  note_ordered();
   delete block;
 }
 
 void CudaMemory::give_what_waits() {
   if (!any_waits_) return;
   std::vector<CudaBlock*> waiting;
-  std::vector<Stream> lost;
   {
     const Lock lock(mutex_);
     waiting.swap(waiting_);
-    lost.swap(lost_);
     any_waits_ = false;
   }
-  for (const Stream stream : lost) heap_.leave(stream);
   for (CudaBlock* block : waiting) give(block);
 }
 
 void CudaMemory::trim() {
   const Apart apart;
   give_what_waits();
-  if (program_.trim != nullptr) program_.trim(program_.self);
-  heap_.trim();
+  segments_.trim();
+  if (memory_pool_ == nullptr || is_capturing()) return;
+  const OnDevice on(api_, device_);
+  const WhileCapturing allowed(api_);
+  checked(api_.trim_memory_pool(memory_pool_, 0));
+  note_ordered();
+}
+
+void CudaMemory::note_arenas(Bytes size) {
+  if (memory_pool_ != nullptr) trim();
+  segments_.note_arenas(size);
 }
 
 Bytes CudaMemory::limit() {
   std::size_t free = 0, total = 0;
   if (is_fraction_ && info(free, total)) {
     is_fraction_ = false;
-    heap_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction_ * static_cast<double>(total))));
+    segments_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction_ * static_cast<double>(total))));
   }
-  return heap_.limit();
+  return segments_.limit();
 }
 
 bool CudaMemory::info(std::size_t& free, std::size_t& total) const {
@@ -264,7 +274,7 @@ void* CudaMemory::base_of(void* address, std::size_t& size) {
   const CudaBlock& block = *std::prev(next)->second;
   if (at - reinterpret_cast<std::uintptr_t>(block.address) >= static_cast<std::uintptr_t>(block.size)) return nullptr;
   if (const Page* page = block.place.page) {
-    size = static_cast<std::size_t>(heap_.page());
+    size = static_cast<std::size_t>(segments_.page());
     return reinterpret_cast<void*>(page->address);
   }
   size = static_cast<std::size_t>(block.size);

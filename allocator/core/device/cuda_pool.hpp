@@ -1,7 +1,7 @@
 // The lanes behind a C allocator of CUDA memory: what PyTorch's pluggable allocator and CuPy's C functions call. No
 // Python in it: no request needs the GIL.
 //
-//     address ──> block ──> DevicePool ──> arenas in virtual memory, and a heap (cuda_memory.hpp)
+//     address ──> block ──> DevicePool ──> arenas in virtual memory, and segments (cuda_memory.hpp)
 //        └──> a block of a graph's (cuda_graphs.hpp)
 //
 // A block is known by its address. Which address belongs to which block stands in a map under a lock of its own: a free
@@ -31,15 +31,12 @@ namespace stowplan::allocator {
 
 class CudaPool {
  public:
-  CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit)
-      : memory_(api, device, limit), pool_(memory_, scope) {}
-  ~CudaPool() { pool_.close(); }
+  CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit);
+  ~CudaPool();
   CudaPool(const CudaPool&) = delete;
   CudaPool& operator=(const CudaPool&) = delete;
 
   void* malloc(Bytes size, Stream stream);
-  // Null where there is no memory: `error` says why. `client`: who asks, to the program's own allocator.
-  void* malloc(Bytes size, Stream stream, void* client, CudaError& error);
   void free(void* address);
   // Says that another stream than its own uses a block, too: see DevicePool::hold().
   void record_stream(void* address, Stream stream);
@@ -60,17 +57,27 @@ class CudaPool {
  private:
   // What the map has of a block beyond its number.
   struct Extra {
-    CudaBlock* memory = nullptr;
+    Token memory = 0;             // upstream's
     std::vector<Stream> used_on;  // streams other than its own
-    std::uint64_t losses = 0;     // of streams, when these were noted
   };
 
+  // What DevicePool asks of its owner.
+  struct Client {
+    Stream stream;
+    Token memory = 0;
+  };
+  static CudaPool& self(void* owner) { return *static_cast<CudaPool*>(owner); }
+  Device as_owner();
   void meet(Stream stream);
   void look_for_virtual_memory();
+  int ask(Client* client, Bytes size, Answer& answer);
+  int record(Stream stream, Token& event);
+  int done(CudaEvent event);
+  void drop(Token token);
 
-  void* request(Bytes size, Stream stream, void* client, CudaError& error);
-  bool request_of_graph(Bytes size, Stream stream, void*& address, CudaError& error);
-  void note(std::uintptr_t address, BlockId id, CudaBlock* memory);
+  void* ask_upstream(const Grant& grant, Bytes size, Stream stream);
+  void* request_of_graph(Bytes size, Stream stream);
+  void note(std::uintptr_t address, BlockId id, Token memory);
   [[noreturn]] void fail(CudaError error, Bytes size, Stream stream);
 
   CudaMemory memory_;

@@ -29,8 +29,6 @@ class LaneRouter {
   // The step slot's lanes, in their order.
   const std::vector<LaneNumber>& lanes_of(StepSlotNumber slot) const { return slots_[slot].lanes; }
 
-  std::optional<Stream> stream_of(LaneNumber lane) const { return lanes_[lane].stream; }
-
   bool has_lanes(StepSlotNumber slot) const { return slot < slots_.size() && !slots_[slot].lanes.empty(); }
 
   // Adds a lane that has no stream yet to a step slot, which may be the next new one.

@@ -126,9 +126,7 @@ class Lanes {
   // Requests of its step go upstream unlogged while it is interrupted.
   void set_interrupted(ThreadId thread, bool interrupted);
 
-  bool is_of(BlockId id, LaneNumber number) const { return shared_.blocks[id].lane == lanes_[number].get(); }
   Replay& lane(LaneNumber number) { return *lanes_[number]; }
-  std::optional<Stream> stream_of_lane(LaneNumber number) const { return router_.stream_of(number); }
   std::size_t lanes() const { return lanes_.size(); }
   std::vector<std::uintptr_t> take_dead_arenas();
 

@@ -40,12 +40,6 @@ struct Arena {
   std::vector<Range> holes;  // disjoint, the lowest first
   Bytes mapped = 0;          // bytes that have memory
   std::uint32_t live = 0;    // blocks alive in it
-
-  // The bytes from its base on that have memory.
-  Bytes whole() const {
-    if (range.begin != base) return 0;
-    return static_cast<Bytes>((holes.empty() ? range.end : holes.front().begin) - base);
-  }
 };
 
 class ArenaSpace {
