@@ -209,7 +209,7 @@ class ScheduledStep:
     # --- backward -----------------------------------------------------------------------------------------------------
 
     def backward(self, outputs: Any, retain_grad: bool, loss_scale: Any) -> None:
-        """Run a backward pass: Chainer's own if it would read arrays that are freed here."""
+        """Run a backward pass: Chainer's own if it would read arrays that are freed here, or if its graph was cut."""
         if self._in_backward:
             self.nested = True
             seams.backprop_to_all(outputs, retain_grad, loss_scale)
@@ -221,8 +221,8 @@ class ScheduledStep:
         self._in_backward = True
         try:
             note_reads(functions := reachable(outputs))
-            is_own = self._is_own(functions)
             self._cut_off |= any(map(self._has_lost_a_maker, functions))
+            is_own = self._is_own(functions) and not (self._cut_off and self.written is not None)
             found, self._consumed = take_gradients(functions)
             self.gradients_found = found if self.passes == 1 else self.gradients_found
             if self.written is not None:
