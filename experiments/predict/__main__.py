@@ -142,12 +142,12 @@ def summary(rows: list[Row]) -> str:
     middle = times[len(times) // 2] if times else 0
     most = max((row["learning"] for row in told), default=0.0)
     return (
-        f"Of {len(told)} functions, {count['met']} are met within {CLOSE:.0%}, {count['cannot tell']} *cannot tell*, "
-        f"{said} are called *extrapolated*; {count['low']} are lower and {count['high']} higher without saying so. "
-        f"Learning took at most {most:.1f} s. They are measured at {FAR:,} times the bytes of the smallest run, or at "
-        f"the most that a quarter of the free memory or {SECONDS} s allowed (the median is {middle:,.0f} times). "
-        "Bytes predicted and measured are those that a function asks for beside its arguments, C libraries' included "
-        f"from {KEPT >> 20} MiB on; *cannot tell* has the lower bound."
+        f"The table has {len(told)} functions. For {count['met']} of them the prediction is within {CLOSE:.0%} of what "
+        f"was measured; for {count['cannot tell']} the answer is *cannot tell*, with a lower bound; {said} answers are "
+        f"called *extrapolated*. {count['low']} are too low and {count['high']} too high without saying so. Learning "
+        f"took {most:.1f} s at most. The measured runs have {FAR:,} times the bytes of the smallest run, or the most that "
+        f"a quarter of the free memory or {SECONDS} s allowed (the median is {middle:,.0f} times). The bytes are those "
+        f"that a function asks for beside its arguments; C libraries' bytes count from {KEPT >> 20} MiB on."
     )
 
 

@@ -26,7 +26,7 @@ __all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
 
-# Python takes a thread for ended, for ever, if a signal's handler raises within its join() or is_alive().
+# If a signal's handler raises within a thread's join() or is_alive(), Python says from then on that the thread ended.
 _is_alive = unbroken(threading.Thread.is_alive)
 
 
