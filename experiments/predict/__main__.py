@@ -145,9 +145,9 @@ def summary(rows: list[Row]) -> str:
         f"The table has {len(told)} functions. For {count['met']} of them the prediction is within {CLOSE:.0%} of what "
         f"was measured; for {count['cannot tell']} the answer is *cannot tell*, with a lower bound; {said} answers are "
         f"called *extrapolated*. {count['low']} are too low and {count['high']} too high without saying so. Learning "
-        f"took {most:.1f} s at most. The measured runs have {FAR:,} times the bytes of the smallest run, or the most that "
-        f"a quarter of the free memory or {SECONDS} s allowed (the median is {middle:,.0f} times). The bytes are those "
-        f"that a function asks for beside its arguments; C libraries' bytes count from {KEPT >> 20} MiB on."
+        f"took {most:.1f} s at most. The measured runs have {FAR:,} times the bytes of the smallest run, or the most "
+        f"that a quarter of the free memory or {SECONDS} s allowed (the median is {middle:,.0f} times). The bytes are "
+        f"those that a function asks for beside its arguments; C libraries' bytes count from {KEPT >> 20} MiB on."
     )
 
 
