@@ -295,21 +295,31 @@ def test_a_value_of_the_step_before_is_not_taken_for_this_step_s() -> None:
     assert scheduler.stats.departed > 0
 
 
-def test_a_pass_that_would_stop_for_want_of_an_array_updates_no_parameter() -> None:
+@pytest.mark.parametrize("when", ["before", "after", "after, and lets go in the pass"])
+def test_a_pass_that_would_stop_for_want_of_an_array_updates_no_parameter(when: str) -> None:
     class Net(chainer.Chain):  # type: ignore[misc]
         """Cuts off, in its last step, what a schedule would run again in the midst of the backward pass."""
 
         def __init__(self) -> None:
             super().__init__(one=L.Linear(432, 300), other=L.Linear(300, 200), last=L.Linear(200, 10))
-            self.cuts = False
+            self.cuts = ""
+            self.held: list[Any] = []
 
         def forward(self, x: Any, t: Any) -> Any:
             h = F.exp(F.tanh(self.one(x)))
-            side, y = F.sum(h), self.last(F.tanh(self.other(h)))
+            side = F.sum(h)
+            if self.cuts == "before":
+                side.unchain_backward()
+            y = self.last(F.tanh(self.other(h)))
+            self.held += [h] if "lets go" in self.cuts else []
             del h
-            if self.cuts:
+            if self.cuts.startswith("after"):
                 side.unchain_backward()
             return F.softmax_cross_entropy(y, t)
+
+    class LetsGo(chainer.FunctionHook):  # type: ignore[misc]
+        def backward_postprocess(self, *_: Any) -> None:
+            net.held.clear()
 
     refused = halves = 0
     for seed in range(8):
@@ -318,9 +328,9 @@ def test_a_pass_that_would_stop_for_want_of_an_array_updates_no_parameter() -> N
         opt = chainer.optimizers.Adam().setup(net)
         scheduler = RandomScheduler(opt, seed, 0.7, early_updates=True)
         for number, (x, t) in enumerate(batches(6)):
-            before, net.cuts = fingerprint(net, opt), number == 4
+            before, net.cuts = fingerprint(net, opt), when if number == 4 else ""
             try:
-                with scheduler.step():
+                with scheduler.step(), LetsGo():
                     opt.update(net, x, t)
             except ScheduleError:
                 refused += 1
