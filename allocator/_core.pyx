@@ -4,6 +4,7 @@
 Thin: the decisions are in C++ and in Python. No framework is imported here: CuPy's classes are handed in.
 """
 
+import gc as _gc
 from collections import namedtuple
 from contextvars import Context
 from functools import wraps
@@ -12,7 +13,7 @@ from weakref import ref
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.dict cimport PyDict_Size
+from cpython.dict cimport PyDict_GetItem, PyDict_Size
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
@@ -378,6 +379,5 @@ include "_forks.pxi"
 include "_host_pool.pxi"
 include "_native_pool.pxi"
 include "_device_owner.pxi"
-include "_segments.pxi"
-include "_device_pool.pxi"
 include "_cuda_pool.pxi"
+include "_device_pool.pxi"

@@ -216,56 +216,96 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
     Upstream functions_of(HostMemory*)
 
 
-cdef extern from "device.hpp" namespace "stowplan::allocator":
-    cdef cppclass Answer:
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject*)
+
+
+cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass CudaApi:
+        pass
+    string find_driver(CudaApi&)
+    CudaApi no_device()
+
+
+cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass HeapPlace "stowplan::allocator::DeviceHeap::Place":
         uintptr_t address
-        uint64_t memory
-        uint64_t error
-        cbool out_of_memory
+        int64_t size
 
-    cdef cppclass Device:
-        void* owner
-        int (*ask)(void*, void*, int64_t, cbool, Answer*) except -1
-        int (*trim)(void*) except -1
-        int64_t (*room)(void*, cbool) except -1
-        int (*note_arenas)(void*, int64_t) except -1
-        int (*capturing)(void*) except -1
-        int (*synchronize)(void*) except -1
-        int (*record)(void*, uint64_t, uint64_t*) except -1
-        int (*done)(void*, uint64_t) except -1
-        int (*wait)(void*, int64_t, uint64_t) except -1
-        void (*unguard)(void*, uint64_t) noexcept
-        void (*drop)(void*, uint64_t) noexcept
-        void (*forget_error)(void*) noexcept
+    cdef cppclass CDeviceHeap "stowplan::allocator::DeviceHeap":
+        int take(int64_t, int64_t, HeapPlace&) except +
+        void give(const HeapPlace&)
+        void leave(int64_t) except +
+        void trim() except +
+        void make_room() except +
+        void begin_step()
+        int64_t held()
+        int64_t peak()
+        void reset_peak()
+        int64_t limit()
+        void set_limit(int64_t)
+        size_t free_ranges()
+
+    int64_t kShared "stowplan::allocator::DeviceHeap::kShared"
 
 
-cdef extern from "virtual_arena.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass VirtualMemory:
-        int64_t page()
+cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
+    cdef cppclass Allocator:
+        void* self
+        cbool serves_all, serves_samples
+        int (*take)(void*, void*, int64_t, uintptr_t*, uint64_t*) noexcept
+        void (*give)(void*, uint64_t) noexcept
+        void (*trim)(void*) noexcept
+        cbool (*collect)(void*) noexcept
+        cbool (*has_dropped)(void*, int64_t) noexcept
 
-    cdef cppclass VirtualArena:
+    cdef cppclass CudaGraphs:
+        int64_t reserved_bytes()
+
+    cdef cppclass CudaMemory:
+        int64_t limit()
+        void set_fraction(double)
+        void use(const Allocator&)
+        void note_stream(int64_t) except +
+        cbool leave(int64_t) except +
+        void lose(int64_t) except +
+        CDeviceHeap& heap()
+
+    cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
+        cbool has_virtual_memory()
+        size_t drop_dead_arenas() except +
+
+    cdef cppclass Served:
+        uintptr_t address
+
+    cdef cppclass Uses:
         pass
 
-
-ctypedef shared_ptr[VirtualArena] VirtualArenaPtr
-
-
-cdef extern from "device_pool.hpp" namespace "stowplan::allocator":  # with the GIL: it calls its owner
-    cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
-        void connect(const Device&)
-        void use_virtual_memory(const VirtualMemory&)
-        cbool has_virtual_memory()
-        vector[VirtualArenaPtr] close()
-        Grant request(int64_t, int64_t) except +
-        Answer ask_upstream(uint32_t, int64_t, Reason, void*) except +
-        void release(uint32_t)
-        void hold(uint32_t, const vector[uint64_t]&, uint64_t) except +
-        size_t settle() except +
-        int64_t stream_of(uint32_t)
-        cbool reserve(uint16_t, int64_t) except +
-        size_t drop_dead_arenas() except +
-        size_t give_back() except +
+    cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
         LockedLanes* lanes()
+        CDevicePool& pool()
+        CudaMemory& memory()
+        CudaGraphs& graphs()
+        cbool serve(int64_t, int64_t, void*, Served&, int&) except +
+        void end(const Served&, const Uses*) except +
+        void use(const Served&, int64_t, Uses&) except +
+        cbool reserve(uint16_t, int64_t) except +
+        size_t give_back() except +
+        void settle() except +
+        bint make_idle()
+
+    cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
+        CCudaPools(const CudaApi&, Scope, int64_t) except +
+        CCudaPool& on(int) except +
+        void record_stream(void*, int64_t) except +
+        void abandon()
+        cbool is_abandoned()
+        cbool has_served()
+        cbool is_idle() except +
+        intptr_t (*current_stream)() noexcept
+
+    CCudaPools* installed_pools "stowplan::allocator::CudaPools::installed"()
+    void install_pools "stowplan::allocator::CudaPools::install"(CCudaPools*)
 
 
 cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":

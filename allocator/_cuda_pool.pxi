@@ -1,43 +1,9 @@
 # The replay core as a C allocator of CUDA memory, for PyTorch and CuPy. Included by _core.pyx.
 
-ctypedef intptr_t (*stream_pointer)() noexcept
-
-
-cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass CudaGraphs:
-        int64_t reserved_bytes()
-
-    cdef cppclass CudaMemory:
-        int64_t limit()
-        void set_fraction(double)
-        CSegments& segments()
-
-    cdef cppclass CCudaPool "stowplan::allocator::CudaPool":
-        LockedLanes* lanes()
-        CDevicePool& pool()
-        CudaMemory& memory()
-        CudaGraphs& graphs()
-        void record_stream(void*, int64_t) except +
-        cbool reserve(uint16_t, int64_t) except +
-        size_t give_back() except +
-        void settle() except +
-        bint make_idle()
-
-    cdef cppclass CCudaPools "stowplan::allocator::CudaPools":
-        CCudaPools(const CudaApi&, Scope, int64_t) except +
-        CCudaPool& on(int) except +
-        void record_stream(void*, int64_t) except +
-        void abandon()
-        cbool has_served()
-        cbool is_idle() except +
-        stream_pointer current_stream
-
-    CCudaPools* installed_pools "stowplan::allocator::CudaPools::installed"()
-    void install_pools "stowplan::allocator::CudaPools::install"(CCudaPools*)
-
+ctypedef intptr_t (*stream_pointer)() noexcept nogil
 
 cdef vector[CCudaPools*] _busy  # of `CudaPools` that are gone, with blocks that are not
-cdef dict _streams = {}  # CuPy's, by address of the `CudaPools` that have to wait for them, and by handle
+cdef dict _kept = {}  # by address of the pools, as long as they are there: CuPy's streams by handle, `Keeper`s
 
 
 cdef void _destroy_idle():
@@ -49,7 +15,10 @@ cdef void _destroy_idle():
         with nogil:
             idle = pools.is_idle()
         if idle:
-            streams = _streams.pop(<uintptr_t>pools, None)  # now, as another's address may be the same
+            kept = _kept.pop(<uintptr_t>pools, None)  # now, as another's address may be the same
+            for keeper in kept:
+                if isinstance(keeper, Keeper):
+                    (<Keeper>keeper).core = NULL
             with nogil:
                 del pools
         else:
@@ -72,7 +41,8 @@ cdef class CudaPools:
     limit
         Bytes that arenas and blocks may take together on each device; 0: as many as there are.
     table
-        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the driver that the process has loaded.
+        Address of a table of functions (core/device/cuda_api.hpp); 0: those of the driver that the process has loaded;
+        None: there is no device.
 
     Raises
     ------
@@ -83,20 +53,22 @@ cdef class CudaPools:
     cdef CCudaPools* pools
     cdef object current_stream  # kept for its function
 
-    def __init__(self, Scope scope, int64_t limit=0, uintptr_t table=0):
+    def __init__(self, Scope scope, int64_t limit=0, table: int | None = 0):
         cdef CudaApi api
         cdef string missing
-        if table != 0:
-            api = (<CudaApi*>table)[0]
+        if table is None:
+            api = no_device()
+        elif table != 0:
+            api = (<CudaApi*><uintptr_t>table)[0]
         else:
             missing = find_driver(api)
             if not missing.empty():
                 raise PoolError(f"no CUDA driver with {missing.decode()}; expected libcuda.so.1 of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
-        _streams[<uintptr_t>self.pools] = {}
+        _kept[<uintptr_t>self.pools] = [{}]
 
     def __dealloc__(self):
-        if self.pools != NULL and self.pools != installed_pools():  # else it stays, as PyTorch does
+        if self.pools != NULL and self.pools != installed_pools() and not stow_is_finalizing():  # else it stays
             _busy.push_back(self.pools)  # CuPy's arrays do not keep what they are freed by
             _destroy_idle()
 
@@ -108,7 +80,7 @@ cdef class CudaPools:
     @property
     def streams(self) -> dict[int, Any]:
         """Streams of CuPy's that were served, by handle: kept as long as the pools may have to wait for them."""
-        return _streams[<uintptr_t>self.pools]
+        return _kept[<uintptr_t>self.pools][0]
 
     @property
     def has_served(self) -> bool:
@@ -143,9 +115,8 @@ cdef class CudaPools:
         self.pools.abandon()
 
 
-@cython.final
 @cython.no_gc_clear  # its pools must still be there when it dies in a cycle
-cdef class CudaPool(DeviceBackend):
+cdef class CudaPool(Backend):
     """The pool of one device.
 
     Parameters
@@ -157,18 +128,32 @@ cdef class CudaPool(DeviceBackend):
     """
 
     cdef CCudaPool* pool
+    cdef CDeviceHeap* heap
     cdef CudaPools pools
+    cdef readonly int device
 
-    def __init__(self, CudaPools pools, int device):
-        self.pools = pools
+    def __cinit__(self, CudaPools pools, int device, *_: Any):
+        self.pools, self.device = pools, device
         self.pool = &pools.pools.on(device)
-        self.lanes, self.arenas = self.pool.lanes(), &self.pool.pool()
-        self.memory = segments_of(&self.pool.memory().segments(), pools)
+        self.heap = &self.pool.memory().heap()
+        self.lanes = self.pool.lanes()
+
+    @property
+    def grows_in_place(self) -> bool:
+        return self.pool.pool().has_virtual_memory()
+
+    @property
+    def bottom_last(self) -> bool:
+        return self.pool.pool().has_virtual_memory()
 
     @property
     def limit(self) -> int:
         """The most bytes that arenas and blocks may take together; 0: as many as there are."""
         return self.pool.memory().limit()
+
+    @limit.setter
+    def limit(self, int64_t limit):
+        self.heap.set_limit(limit)
 
     def set_fraction(self, double fraction):
         """Limit them to a share of the device's memory."""
@@ -179,24 +164,60 @@ cdef class CudaPool(DeviceBackend):
         """Bytes that CUDA graphs have for themselves; not among the counts."""
         return self.pool.graphs().reserved_bytes()
 
+    @property
+    def free_ranges(self) -> int:
+        """Ranges of addresses in which nothing lives."""
+        return self.heap.free_ranges()
+
+    def reserved(self) -> tuple[int, int] | None:
+        """Return the bytes held of the device, arenas included, and the most so far; None: nobody knows."""
+        return self.heap.held(), self.heap.peak()
+
+    def counters(self) -> dict[str, Any]:
+        """As `Backend`; bytes reserved as the memory counts them, where it does, with what it keeps free."""
+        counters = Backend.counters(self)
+        if (reserved := self.reserved()) is not None:
+            held, counters["peak_reserved_bytes"] = reserved
+            counters["reserved_bytes"] = held
+            counters["kept_bytes"] = max(0, held - counters["arena_bytes"] - counters["upstream_bytes"])
+        return counters
+
+    def reset_peaks(self):
+        Backend.reset_peaks(self)
+        self.heap.reset_peak()
+
+    def enter(self) -> tuple[int, int, list[int]] | None:
+        self.settle()
+        self.heap.begin_step()
+        with nogil:
+            self.heap.make_room()
+        return Backend.enter(self)
+
+    def end(self, uint16_t step_slot, uint64_t step) -> list[tuple[int, StepOutcome]]:
+        outcomes = Backend.end(self, step_slot, step)
+        with nogil:
+            self.pool.pool().drop_dead_arenas()
+        return outcomes
+
     cdef bint make_idle(self) except -1:
         with nogil:
             return self.pool.make_idle()
 
     def settle(self):
+        """Let go of the held blocks that no stream uses any more. Not while a stream is being captured."""
         _destroy_idle()
         with nogil:
             self.pool.settle()
 
     def reserve(self, uint16_t lane, int64_t size) -> bool:
-        """Make a lane's arena at least this large; False where CUDA has no memory for it."""
+        """Make a lane's arena at least this large; False where there is no memory for it."""
         cdef cbool reserved
         with nogil:
             reserved = self.pool.reserve(lane, size)
         return reserved
 
     def give_back(self) -> int:
-        """Give back what is held, arenas in which nothing lives, and what CUDA's allocator keeps; return how many."""
+        """Give back what is held, arenas in which nothing lives, and what is free; return how many of the first two."""
         cdef size_t given
         with nogil:
             given = self.pool.give_back()

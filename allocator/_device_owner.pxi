@@ -1,7 +1,8 @@
-# What a device does for its pool, in Python's name: leases, guards, and the table of functions that the core calls.
-# Included by _core.pyx.
+# What a device's pool needs of Python: leases, the program's streams and its own allocator. Included by _core.pyx.
 
 cdef int OUT_OF_MEMORY = 2  # CUDA's and HIP's number
+cdef int PROGRAMS_ERROR = -1  # the program's allocator has raised
+cdef int64_t PER_THREAD = 2  # CUDA's handle of the default stream that each thread has for itself
 cdef const char* STREAM_SIGNATURE = "intptr_t (void)"
 cdef const char* DEVICE_SIGNATURE = "int (int __pyx_skip_dispatch)"
 
@@ -28,6 +29,7 @@ cdef extern from *:
     }
     """
     int stow_is_finalizing()
+    Py_ssize_t PY_SSIZE_T_MAX
     void* stow_let_go() noexcept
     void stow_take_back(void*) noexcept
     ctypedef struct PyThreadState:
@@ -49,162 +51,150 @@ let_go, take_back = stow_let_go, stow_take_back
 cdef class Lease:
     """The owner of a block's memory as CuPy sees it: the block is free when its lease dies."""
 
-    cdef readonly DevicePool pool
-    cdef uint32_t block  # or NO_BLOCK: there was no memory to note it
-    cdef readonly object memory  # upstream's MemoryPointer, None for a block in the arena  #: Any
+    cdef readonly DevicePool pool  # None: an empty block
+    cdef Served served
+    cdef Uses* uses  # NULL: none
+    cdef readonly object memory  # of the program's allocator, None for any other  #: Any
     cdef public object event  # what memory hooks are to be told of its end; None for nothing  #: Any
-    cdef dict used_on  # streams other than its own, by handle, as `DeviceStreams` keeps them; None for none
+    cdef list used_on  # these streams, which are kept; None for none
 
     def __dealloc__(self):
-        if self.pool is None:
+        if self.pool is None or stow_is_finalizing():
             return
         try:
-            if self.used_on is None:
-                if self.block != NO_BLOCK:
-                    self.pool.core.release(self.block)
-            else:
-                self.pool.hold(self.block, self.used_on.values(), self.memory)
+            self.memory = None
+            if not self.pool.pools.pools.is_abandoned():
+                self.pool.pool.end(self.served, self.uses)
+            del self.uses
             if self.event is not None:
                 self.pool.tell_freed(self.event)
         except BaseException as error:
             forget(error)
 
 
-@cython.final
-@cython.no_gc_clear  # its streams must still be there when it dies in a cycle
-cdef class Guard:
-    """Memory that streams may still use: when it goes back, they are waited for, unless `idle`.
+class ForeignStream(ref):
+    """A stream of another library's, by its handle, as long as the program has CuPy's object for it."""
 
-    If they cannot be waited for, as in a capture, it goes back later: see `give_what_waits`.
+    __slots__ = ("handle",)
+
+
+@cython.final
+@cython.no_gc_clear  # the core asks it when it dies in a cycle
+cdef class Keeper:
+    """What the core of a pool has of Python's; it stays as long as the core does, which may be longer than the pool.
+
+    A stream that the pool has served is kept, since its work may have to be waited for, until the program has dropped
+    it. A foreign stream cannot be kept: its handle is not used any more once the program has dropped CuPy's object.
     """
 
-    cdef object memory, streams
-    cdef bint idle
+    cdef CudaMemory* core  # NULL: it has gone
+    cdef dict streams  # by handle; a `ForeignStream` stands for one of another library's
+    cdef Py_ssize_t many  # streams, and it is looked which of them the program has dropped
+    cdef object allocate, sampling  # the program's: of all memory; of that of steps without a plan; None
+    cdef object owner  # of the program's allocator: what trims it
+    cdef object memory_pointer, stream_class  # CuPy's
+    cdef dict memories, errors  # by number; by thread
+    cdef uint64_t last
+    cdef int64_t last_stream  # that was met
 
-    def __cinit__(self, object memory, object streams):
-        self.memory, self.streams = memory, streams
+    def __cinit__(self):
+        self.last_stream = -1
+        self.streams, self.memories, self.errors = {}, {}, {}
+        self.many = 4
 
-    def __dealloc__(self):
-        if not self.idle and self.streams is not None and not stow_is_finalizing():
-            try:
-                self.streams.synchronize()
-            except BaseException as error:
-                waiting.append((self.memory, self.streams))
-                forget(error)
+    cdef error(self):
+        """Return what the program's allocator has raised in this thread's request; None: nothing."""
+        return self.errors.pop(PyThreadState_GetID(PyThreadState_Get()), None)
+
+    cdef keep(self, stream):
+        """Note that a stream uses the pool's memory."""
+        cdef int64_t handle = stream.ptr
+        if len(self.streams) >= self.many:
+            self.drop_unused()
+        if isinstance(stream, self.stream_class) and getattr(stream, "_foreign_stream_ref", None) is None:
+            self.streams[handle] = stream
+            return
+        reference = ForeignStream(stream, self.lost)
+        reference.handle = handle
+        self.streams[handle] = reference
+
+    def lost(self, reference: Any):
+        """Note that a foreign stream is not there any more."""
+        if self.streams.get(reference.handle) is reference:
+            del self.streams[reference.handle]
+            self.last_stream = -1
+            if self.core != NULL:
+                self.core.lose(reference.handle)
+
+    cdef bint is_dropped(self, int64_t handle):
+        """Whether a stream is kept that nothing else has any more."""
+        cdef PyObject* stream = PyDict_GetItem(self.streams, handle)
+        return stream != NULL and not isinstance(<object>stream, ref) and Py_REFCNT(stream) == 1
+
+    cdef drop_unused(self):
+        cdef PyObject* stream
+        self.many = PY_SSIZE_T_MAX  # no other thread does the same meanwhile
+        for handle in list(self.streams):
+            stream = PyDict_GetItem(self.streams, handle)
+            if self.is_dropped(handle) and self.core.leave(handle):
+                if PyDict_GetItem(self.streams, handle) == stream:
+                    del self.streams[handle]
+        self.last_stream = -1
+        self.many = max(4, 2 * len(self.streams))
 
 
-cdef uint64_t streams_changed = 0
-
-
-def look_at_streams():
-    """Have all pools look at the next request whether its stream is kept."""
-    global streams_changed
-    streams_changed += 1
-
-
-@cython.final
-cdef class Mappings:
-    """Arenas of a pool that is gone."""
-
-    cdef vector[VirtualArenaPtr] arenas
-
-
-cdef list waiting = []  # (memory, streams) of guards
-
-
-cdef give_what_waits():
-    """Give back what could not go before; what still cannot waits on."""
-    guarded = waiting.copy()
-    waiting.clear()
-    while guarded:
-        Guard.__new__(Guard, *guarded.pop())
-
-
-# What the core asks of its owner; see core/device/device.hpp.
-
-
-cdef int _ask(void* owner, void* client, int64_t size, cbool sample, Answer* answer) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    allocator = pool.sampling if sample and client != NULL else pool.memory.malloc
+cdef int _take(void* self, void* client, int64_t size, uintptr_t* address, uint64_t* memory) noexcept with gil:
+    cdef Keeper keeper = <Keeper>self
+    allocate = keeper.sampling if keeper.sampling is not None and client != NULL else keeper.allocate
     try:
-        memory = allocator(size)
-        if not isinstance(memory, pool.memory_pointer):
-            raise PoolError(f"upstream returned {memory!r}; expected a cupy.cuda.MemoryPointer")
-    except Exception as error:
-        answer.out_of_memory = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
-        answer.error = pool.keep(error)
-        return 0
-    answer.address = memory.ptr
+        taken = allocate(size)
+        if not isinstance(taken, keeper.memory_pointer):
+            raise PoolError(f"upstream returned {taken!r}; expected a cupy.cuda.MemoryPointer")
+        address[0] = taken.ptr
+        keeper.last += 1
+        memory[0] = keeper.last
+        keeper.memories[keeper.last] = taken
+        keeper.error()
+    except BaseException as error:
+        keeper.errors[PyThreadState_GetID(PyThreadState_Get())] = error
+        is_full = isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
+        return OUT_OF_MEMORY if is_full else PROGRAMS_ERROR
     if client != NULL:
-        (<Lease>client).memory = memory
-        if pool.streams is not None and pool.streams.captures_current():
-            pool.captured.append(memory)
-    else:
-        answer.memory = pool.keep(Guard.__new__(Guard, memory, pool.streams))
+        (<Lease>client).memory = taken
     return 0
 
 
-cdef int _trim(void* owner) except -1:
-    (<DevicePool>owner).memory.trim()
-    return 0
-
-
-cdef int64_t _room(void* owner, cbool within_limit) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    return pool.memory.room(within_limit, pool.lanes.counters().peak_live_bytes)
-
-
-cdef int _note_arenas(void* owner, int64_t size) except -1:
-    (<DevicePool>owner).memory.note_arenas(size)
-    return 0
-
-
-cdef int _capturing(void* owner) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    return pool.streams is not None and <bint>pool.streams.capturing()
-
-
-cdef int _synchronize(void* owner) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    if pool.streams is not None:
-        pool.streams.synchronize()
-    return 0
-
-
-cdef int _record(void* owner, uint64_t stream, uint64_t* event) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    recorded = pool.streams.record(pool.kept[stream])
-    if recorded is not None:
-        event[0] = pool.keep(recorded)
-    return 0
-
-
-cdef int _done(void* owner, uint64_t event) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    return <bint>pool.streams.done(pool.kept[event])
-
-
-cdef int _wait(void* owner, int64_t stream, uint64_t event) except -1:
-    cdef DevicePool pool = <DevicePool>owner
-    pool.streams.wait(stream, pool.kept[event])
-    return 0
-
-
-cdef void _unguard(void* owner, uint64_t memory) noexcept:
-    (<Guard>(<DevicePool>owner).kept[memory]).idle = True
-
-
-cdef void _drop(void* owner, uint64_t token) noexcept:
+cdef void _give(void* self, uint64_t memory) noexcept with gil:
     cdef PyObject* type
     cdef PyObject* value
     cdef PyObject* traceback
     PyErr_Fetch(&type, &value, &traceback)  # of the caller, which hears that something failed
-    (<DevicePool>owner).kept.pop(token, None)  # where all die in a cycle, it may be empty already
+    (<Keeper>self).memories.pop(memory, None)
     PyErr_Restore(type, value, traceback)
 
 
-cdef void _forget_error(void* owner) noexcept:
+cdef void _trim(void* self) noexcept with gil:
     try:
-        _raise_pending()
+        (<Keeper>self).owner.trim()
     except BaseException as error:
         forget(error)
+
+
+cdef cbool _collect(void* self) noexcept with gil:
+    try:
+        _gc.collect()  # as CuPy's pool does: cycles may hold blocks
+    except BaseException as error:
+        forget(error)
+    return True
+
+
+cdef cbool _has_dropped(void* self, int64_t handle) noexcept with gil:
+    cdef Keeper keeper = <Keeper>self
+    cdef PyObject* stream = PyDict_GetItem(keeper.streams, handle)
+    if not keeper.is_dropped(handle):
+        return False
+    keeper.core.lose(handle)
+    if PyDict_GetItem(keeper.streams, handle) == stream:
+        del keeper.streams[handle]
+    keeper.last_stream = -1
+    return True

@@ -1,93 +1,89 @@
-# The replay core as a CuPy allocator: the pool of a device, the pools of several. Included by _core.pyx.
+# The pool of a device as a CuPy allocator, and those of several. Included by _core.pyx.
 
 @cython.final
-@cython.no_gc_clear  # what the core keeps is dropped by it
-cdef class DevicePool(DeviceBackend):
-    """The replay core of one device as a CuPy allocator.
+@cython.no_gc_clear  # its pools must still be there when it dies in a cycle
+cdef class DevicePool(CudaPool):
+    """The pool of one device as a CuPy allocator.
 
     Parameters
     ----------
-    device
-        Device number.
-    memory
-        What serves unplanned requests: a `SegmentPool` or an `UpstreamMemory`.
+    pools, device
+        As for `CudaPool`.
+    upstream
+        The program's own: ``f(size) -> MemoryPointer`` in `malloc`, and `trim`, `reserved`, `reset_peak`; or None.
     sampling
-        ``f(size) -> MemoryPointer``: what serves those of steps without a plan.
+        ``f(size) -> MemoryPointer``: what serves steps without a plan; or None: as all others.
     memory_pointer, unowned_memory
         CuPy's classes.
     streams
-        The device's streams, as `DeviceStreams` presents them; or None: everything is on stream 0.
+        The current stream's handle (``f() -> int``, or a capsule with CuPy's C function), the stream itself
+        (``f() -> Stream``), and the class of CuPy's own streams; None: everything is on stream 0.
     hooks_of_thread
         ``f() -> dict``: the calling thread's memory hooks, for one thread always the same object.
     hooked
         ``f(pool, size, hooks)``: how to serve a request while memory hooks are watching.
     told
         ``f(event, hooks)``: how to tell memory hooks of a block's end.
+    refused
+        ``f(size, status, own)``: the exception for what is refused: the number of CUDA's error, and what the program's
+        own allocator has raised, or None.
     """
 
-    cdef CDevicePool core
-    cdef readonly int device
-    cdef object device_number, sampling, memory_pointer, unowned_memory
-    cdef object hooks_of_thread, hooked, told, streams, current_stream
-    cdef public object failed  # upstream had no memory for a request  #: Callable[[BaseException], object] | None
+    cdef readonly object upstream  #: Any
+    cdef object memory_pointer, unowned_memory, get_current_stream, device_number
+    cdef object hooks_of_thread, hooked, told, refused, current_stream
+    cdef Keeper keeper
     cdef stream_function stream_pointer
     cdef object hooks  # of the thread `hooks_thread`
     cdef uint64_t hooks_thread  # Python's number for a thread, which never comes again; 0 for none
-    cdef dict kept  # token -> what the core keeps: here, so that the garbage collector sees it
-    cdef list captured  # upstream's memory that a graph uses, which may be launched as long as there is the pool
-    cdef int64_t last_stream
-    cdef uint64_t streams_seen
-    cdef uint64_t last_token
 
-    def __cinit__(
+    def __init__(
         self,
+        CudaPools pools,
         int device,
-        memory: Any,
+        upstream: Any,
         sampling: Any,
         memory_pointer: Any,
         unowned_memory: Any,
-        streams: Any,
+        streams: tuple[Any, Any, Any] | None,
         hooks_of_thread: Any,
         hooked: Any,
         told: Any,
+        refused: Any,
     ):
-        self.device = self.device_number = device
-        self.memory, self.sampling = memory, sampling
+        cdef Allocator program
+        self.device_number = device
+        self.upstream = upstream
         self.memory_pointer, self.unowned_memory = memory_pointer, unowned_memory
-        self.hooks_of_thread, self.hooked, self.told = hooks_of_thread, hooked, told
-        self.streams = streams
-        if streams is not None:
-            self.current_stream = streams.current
+        self.current_stream, self.get_current_stream, stream_class = streams or (None, None, None)
+        self.hooks_of_thread, self.hooked, self.told, self.refused = hooks_of_thread, hooked, told, refused
         if PyCapsule_IsValid(self.current_stream, STREAM_SIGNATURE):
             self.stream_pointer = <stream_function>PyCapsule_GetPointer(self.current_stream, STREAM_SIGNATURE)
-        self.kept = {}
-        self.captured = []
-        self.last_stream = -1
-        cdef Device owner
-        owner.owner = <void*>self
-        owner.ask = _ask
-        owner.trim = _trim
-        owner.room = _room
-        owner.note_arenas = _note_arenas
-        owner.capturing = _capturing
-        owner.synchronize = _synchronize
-        owner.record = _record
-        owner.done = _done
-        owner.wait = _wait
-        owner.unguard = _unguard
-        owner.drop = _drop
-        owner.forget_error = _forget_error
-        self.core.connect(owner)
-        self.lanes, self.arenas = self.core.lanes(), &self.core
+        keeper = self.keeper = Keeper()
+        keeper.core = &self.pool.memory()
+        keeper.owner, keeper.allocate, keeper.sampling = upstream, getattr(upstream, "malloc", None), sampling
+        keeper.memory_pointer, keeper.stream_class = memory_pointer, stream_class
+        _kept[<uintptr_t>pools.pools].append(keeper.streams)
+        program.self = <void*>keeper
+        program.serves_all, program.serves_samples = upstream is not None, sampling is not None
+        program.take, program.give, program.collect, program.has_dropped = _take, _give, _collect, _has_dropped
+        if upstream is not None:
+            program.trim = _trim
+        self.pool.memory().use(program)
 
     def __dealloc__(self):
-        cdef Mappings mappings = Mappings.__new__(Mappings)
-        mappings.arenas = self.core.close()
-        if mappings.arenas.size() == 0:
+        if stow_is_finalizing():
             return
-        if stow_is_finalizing():  # streams may use them, and cannot be waited for
-            (new vector[VirtualArenaPtr]()).swap(mappings.arenas)
-        Guard.__new__(Guard, mappings, self.streams)
+        self.keeper.allocate = self.keeper.sampling = None  # which may have the pool
+        _kept[<uintptr_t>self.pools.pools].append(self.keeper)
+
+    def reserved(self) -> tuple[int, int] | None:
+        return CudaPool.reserved(self) if self.upstream is None else self.upstream.reserved()
+
+    def reset_peaks(self):
+        CudaPool.reset_peaks(self)
+        if self.upstream is not None:
+            self.upstream.reset_peak()
 
     @cython.binding(False)  # a call of it costs less
     def malloc(self, size: int) -> Any:
@@ -121,98 +117,55 @@ cdef class DevicePool(DeviceBackend):
                 self.told(event, hooks)
 
     cdef serve(self, size, Lease lease):
-        cdef int64_t stream = 0
-        cdef Grant grant
-        if self.stream_pointer != NULL:
-            stream = self.stream_pointer()
-        elif self.current_stream is not None:
-            stream = self.current_stream()
-        if self.streams is not None and (stream != self.last_stream or self.streams_seen != streams_changed):
-            self.streams.serve(stream)
-            self.last_stream = stream
-            self.streams_seen = streams_changed
-        grant = self.core.request(size, stream)
-        lease.block = grant.id
-        lease.pool = self
-        if grant.id == NO_BLOCK:
-            lease.memory = self.memory.malloc(size)
-            grant.address = lease.memory.ptr
-        elif grant.address == 0:
-            grant.address = self.ask_upstream(lease, size, grant.reason)
-        return self.memory_pointer(self.unowned_memory(grant.address, size, lease, self.device_number), 0)
-
-    cdef uintptr_t ask_upstream(self, Lease lease, int64_t size, uint8_t reason) except? 0:
-        """Give a lease upstream's memory; return its address. Errors are upstream's, and say what the request found."""
-        cdef Answer answer = self.core.ask_upstream(lease.block, size, <Reason>reason, <void*>lease)
-        if answer.error != 0:
-            error = self.kept.pop(answer.error)
-            if answer.out_of_memory and self.failed is not None:
-                self.failed(error)
-            raise error
-        return answer.address
-
-    cdef uint64_t keep(self, thing) except 0:
-        """Keep an object until the core drops it."""
-        cdef uint64_t token = self.last_token + 1
-        self.last_token = token
-        self.kept[token] = thing
-        return token
-
-    # ------------------------------------------------------------------------------------------------------ arenas
-
-    cdef bint make_idle(self) except -1:
-        if self.streams is not None:
-            if self.streams.capturing():
-                return False
-            self.streams.synchronize()
-        return True
-
-    def use_virtual_memory(self, Segments segments):
-        """Take arenas from the device's virtual memory, if it has any. The segments come in the same pages, then."""
-        cdef VirtualMemory memory = virtual_memory_of(segments.api, self.device)
-        if memory.page() > 0:
-            self.core.use_virtual_memory(memory)
-            segments.set_page(memory.page())
-
-    def reserve(self, uint16_t lane, int64_t size) -> bool:
-        """Make a lane's arena at least this large; False where there is no memory for it."""
-        return self.core.reserve(lane, size)
-
-    def give_back(self) -> int:
-        """Give back what is held, and every arena in which nothing lives; return how many."""
-        give_what_waits()
-        return self.core.give_back()
+        cdef int64_t stream = 0, bytes = size
+        cdef int error = 0
+        if bytes > 0:
+            if self.stream_pointer != NULL:
+                stream = self.stream_pointer()
+            elif self.current_stream is not None:
+                stream = self.current_stream()
+            if stream != self.keeper.last_stream:
+                self.meet(stream)
+            if not self.pool.serve(bytes, stream, <void*>lease, lease.served, error):
+                raise self.refused(size, error, self.keeper.error())
+            lease.pool = self
+            if PyDict_Size(self.keeper.errors):  # the arena has served it: an error's frames keep what they have
+                self.keeper.error()
+        elif bytes < 0:  # CuPy's sizes wrap where an array is too large for 64 bits
+            raise OverflowError(f"a request of {size:,} bytes; expected 0 or more")
+        return self.memory_pointer(self.unowned_memory(lease.served.address, size, lease, self.device_number), 0)
 
     # ----------------------------------------------------------------------------------------------------- streams
 
+    cdef meet(self, int64_t stream):
+        """Note that the current stream asks for memory."""
+        if self.current_stream is not None:
+            kept = self.keeper.streams.get(stream)
+            if kept is None or isinstance(kept, ref):  # which may be of another object than the current stream
+                self.keeper.keep(self.get_current_stream())
+        self.keeper.last_stream = stream
+
+    def reserve(self, uint16_t lane, int64_t size) -> bool:
+        if self.upstream is not None and self.current_stream is not None:  # which may be there in this stream's order
+            stream = self.get_current_stream()
+            self.keeper.keep(stream)
+            self.pool.memory().note_stream(stream.ptr)
+        reserved = CudaPool.reserve(self, lane, size)
+        self.keeper.error()
+        return reserved
+
     def record_stream(self, Lease lease, stream: Any):
         """Note that a block is used on another stream than its own, too."""
-        if self.streams is None:
+        if lease.pool is None or self.current_stream is None:
             return
-        if lease.block != NO_BLOCK and stream.ptr == self.core.stream_of(lease.block):
-            return
-        kept = self.streams.keep(stream)
+        self.keeper.keep(stream)
         if lease.used_on is None:
-            lease.used_on = {}
-        lease.used_on[stream.ptr] = kept
-
-    cdef hold(self, uint32_t block, streams, memory):
-        """Free a block that other streams may still use. Runs in finalizers: nothing is raised."""
-        cdef vector[uint64_t] tokens
-        if block == NO_BLOCK:
-            Guard.__new__(Guard, memory, self.streams)  # goes at once, when the device is done
-            return
-        if stow_is_finalizing():
-            self.core.release(block)
-            return
-        for stream in streams:
-            tokens.push_back(self.keep(stream))
-        self.core.hold(block, tokens, 0 if memory is None else self.keep(Guard.__new__(Guard, memory, self.streams)))
-
-    def settle(self):
-        """Let go of the held blocks that no stream uses any more. Not while a stream is being captured."""
-        give_what_waits()
-        self.core.settle()
+            lease.used_on = []
+        if isinstance(stream, self.keeper.stream_class):
+            lease.used_on.append(stream)
+        if lease.uses == NULL:
+            lease.uses = new Uses()
+        self.pool.use(lease.served, stream.ptr, lease.uses[0])
 
 
 @cython.final

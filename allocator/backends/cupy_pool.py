@@ -9,11 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingDependencyError, PoolError
-from .._core import DevicePool, DeviceRouter, Lease
+from .._core import CudaPools, DevicePool, DeviceRouter, Lease, Scope
 from ..options import documented
 from ..pool import Pool
-from .device_memory import OUT_OF_MEMORY, UNIT, SegmentPool
-from .device_streams import PER_THREAD, DeviceStreams, on_device, streams_of
 from .upstream_memory import UpstreamMemory
 
 if TYPE_CHECKING:
@@ -21,6 +19,15 @@ if TYPE_CHECKING:
 
     from ..lanes import Lanes
     from ..options import Options
+
+UNIT = 512
+"""Bytes; what CuPy's own pool rounds sizes to, and what CUDA aligns to."""
+
+OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation, hipErrorOutOfMemory."""
+
+PER_THREAD = 2
+"""CUDA's handle of the default stream that each thread has for itself."""
 
 FORKED = (
     "this process was forked from one that had used the pool, and CUDA does not survive a fork: start workers with "
@@ -36,8 +43,8 @@ class CupyPool(Pool):
     ----------
     upstream
         A CuPy allocator, ``f(size) -> cupy.cuda.MemoryPointer``, or an object with such a `malloc`: serves what is not
-        planned, and the arena. None: the pool takes memory of the device itself, never more than has been live at a
-        time, and arenas from its virtual memory, where they grow in place.
+        planned, and the arena. None: the pool takes memory of the device's virtual memory, little more than has been
+        live at a time, and arenas that grow in place.
     sample
         Where steps without a plan run: ``"device"``, or ``"managed"``, in CUDA's managed memory, which takes a step
         that does not fit the device (Sekiyama et al. 2018, section 5.1); its plan may fit.
@@ -101,6 +108,7 @@ class CupyPool(Pool):
             )
         self._sampling = functools.partial(_managed, weakref.ref(self)) if sample == "managed" else None
         self._device = device
+        self._pools: list[CudaPools] = []  # one, once a device is used
         if (
             self._options.limit is not None
             and upstream is not None
@@ -141,50 +149,63 @@ class CupyPool(Pool):
         pool: DevicePool = self._on(device).backend
         return pool
 
-    def _open(self, device: int) -> DevicePool:
-        from cupy.cuda import MemoryPointer, UnownedMemory, memory_hook
+    def _table(self) -> int | None:
+        """Return the address of a table of the driver's functions; 0: those that are loaded; None: no device."""
+        return 0 if _has_driver() else None
 
-        memory: SegmentPool | UpstreamMemory
-        streams = self._streams(device)
-        allocate = self._allocate
-        if allocate is not None:
-            memory = UpstreamMemory(self._upstream, allocate)
-        elif _has_driver():
-            memory = SegmentPool(device, streams)
-            memory.set_limit(size=_default_limit(device))
-        else:
-            memory = UpstreamMemory(None, _malloc)  # CuPy says what is missing
+    def _streams(self) -> tuple[Any, Any, Any] | None:
+        """Return the functions that tell a `DevicePool` the current stream; None where there is no device."""
+        if self._table() is None:
+            return None
+        import cupy
+        from cupy_backends.cuda import stream
+
+        # Where CuPy exports its C function it is called: a request then runs none of Python's bytecode.
+        current = cupy.cuda.get_current_stream
+        exported = getattr(stream, "__pyx_capi__", {})
+        return exported.get("get_current_stream_ptr", lambda: current().ptr), current, cupy.cuda.Stream
+
+    def _open(self, device: int) -> DevicePool:
+        import cupy
+
+        table = self._table()
+        if not self._pools:
+            self._pools.append(CudaPools(Scope.thread, 0, table))
+        allocate = (
+            _malloc if self._allocate is None and table is None else self._allocate
+        )  # CuPy says what is missing
         pool = DevicePool(
+            self._pools[0],
             device,
-            memory,
-            self._sampling or memory.malloc,
-            MemoryPointer,
-            UnownedMemory,
-            streams,
-            memory_hook.get_memory_hooks,
+            None
+            if allocate is None
+            else UpstreamMemory(self._upstream, allocate, _asks_of_captures(allocate)),
+            self._sampling,
+            cupy.cuda.MemoryPointer,
+            cupy.cuda.UnownedMemory,
+            self._streams(),
+            cupy.cuda.memory_hook.get_memory_hooks,
             _malloc_watched,
             _tell_freed,
+            functools.partial(_refused, weakref.ref(self), device),
         )
-        pool.failed = _diagnosis(self, device)
-        if isinstance(memory, SegmentPool):
-            pool.use_virtual_memory(memory)
+        if allocate is None:
+            pool.limit = _limit(device)  # by CUPY_GPU_MEMORY_LIMIT
         if self._options.limit is not None:
-            self._set_limit(memory if self._upstream is None else self._upstream, device)
-        return pool
-
-    def _set_limit(self, source: Any, device: int) -> None:
-        with on_device(device) if _has_driver() else nullcontext():
             share = self._options.limit_share
-            source.set_limit(size=self._options.limit_bytes(int) if share is None else None, fraction=share)
-
-    def _streams(self, device: int) -> DeviceStreams | None:
-        """Return the device's streams; None where there is no driver, and so no streams."""
-        return streams_of(device) if _has_driver() else None
+            size = self._options.limit_bytes(int) if share is None else None
+            if self._upstream is None:
+                pool.limit = _limit(device, size, share)
+            else:
+                with _on_device(device):
+                    self._upstream.set_limit(size=size, fraction=share)
+        return pool
 
     def _reset_after_fork(self) -> None:
         super()._reset_after_fork()
         for lanes in self._all_lanes():
             if lanes.has_served():
+                self._pools[0].abandon()  # its locks may be held by threads that are not there
                 lanes.refuse(FORKED)
 
     def _backend(self) -> str:
@@ -235,8 +256,8 @@ class CupyPool(Pool):
 
     def total_bytes(self) -> int:
         """Return the bytes taken from the device: arenas, and what upstream holds."""
-        upstream = self._source()
-        return int(upstream.total_bytes()) if hasattr(upstream, "total_bytes") else self.stats.reserved_bytes
+        total = getattr(self._upstream, "total_bytes", lambda: self.stats.reserved_bytes)
+        return int(total())
 
     def free_bytes(self) -> int:
         """Return the bytes held but not used: `total_bytes` - `used_bytes`."""
@@ -244,7 +265,9 @@ class CupyPool(Pool):
 
     def n_free_blocks(self) -> int:
         """Return the number of free blocks that upstream holds."""
-        return int(getattr(self._source(), "n_free_blocks", int)())
+        if self._upstream is None:
+            return self._pool_of(self._current_device()).free_ranges
+        return int(getattr(self._upstream, "n_free_blocks", int)())
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """Give back the blocks that upstream holds free, and arenas in which nothing lives.
@@ -252,13 +275,7 @@ class CupyPool(Pool):
         The next step that has a plan takes its arena again.
         """
         self._pool_of(self._current_device()).give_back()
-        upstream = self._source()
-        if hasattr(upstream, "free_all_blocks"):
-            upstream.free_all_blocks(stream=stream)
-
-    def _source(self) -> Any:
-        """Return what serves requests of the current device that are not planned."""
-        return self._pool_of(self._current_device()).memory if self._upstream is None else self._upstream
+        getattr(self._upstream, "free_all_blocks", lambda stream: None)(stream=stream)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit what upstream may take from the current device; see ``cupy.cuda.MemoryPool.set_limit``.
@@ -268,28 +285,51 @@ class CupyPool(Pool):
         PoolError
             Upstream knows no limit.
         """
-        upstream = self._source()
-        if not hasattr(upstream, "set_limit"):
-            raise PoolError(f"upstream {upstream!r} knows no limit; expected a cupy.cuda.MemoryPool")
-        upstream.set_limit(size=size, fraction=fraction)
+        device = self._current_device()
+        if self._upstream is None:
+            self._pool_of(device).limit = _limit(device, size, fraction)
+        elif hasattr(self._upstream, "set_limit"):
+            self._upstream.set_limit(size=size, fraction=fraction)
+        else:
+            raise PoolError(f"upstream {self._upstream!r} knows no limit; expected a cupy.cuda.MemoryPool")
 
     def get_limit(self) -> int:
         """Return upstream's limit in bytes, 0 for none."""
-        return int(getattr(self._source(), "get_limit", int)())
+        if self._upstream is None:
+            return self._pool_of(self._current_device()).limit
+        return int(getattr(self._upstream, "get_limit", int)())
 
 
-def _diagnosis(pool: CupyPool, device: int) -> Callable[[BaseException], None]:
-    """Return what has upstream's error of no memory tell what its request found.
+def _refused(
+    pool: weakref.ref[CupyPool], device: int, size: int, status: int, own: BaseException | None
+) -> BaseException:
+    """Return the exception for a request that is refused; where there is no memory it tells what was found.
 
     The reference is weak, because the pool has the core that calls this.
     """
-    weak = weakref.ref(pool)
+    from cupy.cuda.memory import OutOfMemoryError
+    from cupy.cuda.runtime import CUDARuntimeError
 
-    def failed(error: BaseException) -> None:
-        if (alive := weak()) is not None:
-            alive._on(device).diagnose(error)
+    alive = pool()
+    error = own
+    if error is None and status != OUT_OF_MEMORY:
+        error = CUDARuntimeError(status)
+    elif error is None:
+        limit = 0 if alive is None else alive._pool_of(device).limit
+        error = OutOfMemoryError(-(-size // UNIT) * UNIT, 0 if alive is None else alive.total_bytes(), limit)
+    if status == OUT_OF_MEMORY and alive is not None:
+        alive._on(device).diagnose(error)
+    return error
 
-    return failed
+
+def _asks_of_captures(allocate: Any) -> Callable[[], bool] | None:
+    """Return what tells whether the current stream is being captured, for ``cudaMallocAsync``; None for others."""
+    from cupy import cuda
+
+    is_ordered = allocate is cuda.malloc_async or isinstance(
+        getattr(allocate, "__self__", None), cuda.MemoryAsyncPool
+    )
+    return (lambda: bool(cuda.get_current_stream().is_capturing())) if is_ordered else None
 
 
 def _malloc(size: int) -> Any:
@@ -321,12 +361,30 @@ def _owner(upstream: Any) -> Any:
     return owner if isinstance(owner, cupy.cuda.MemoryPool) else upstream
 
 
-def _default_limit(device: int) -> int:
-    """Return the bytes that CuPy's pools are limited to, by ``CUPY_GPU_MEMORY_LIMIT``; 0: no limit."""
+def _limit(device: int, size: int | None = None, fraction: float | None = None) -> int:
+    """Return the bytes that CuPy's pools are limited to so: it knows how a fraction is meant, and what is wrong."""
     import cupy
 
-    with on_device(device):
-        return int(cupy.cuda.MemoryPool().get_limit())
+    if not _has_driver():
+        return size or 0
+    scratch = cupy.cuda.MemoryPool()  # whose limit is that of CUPY_GPU_MEMORY_LIMIT; 0: none
+    with _on_device(device):
+        if size is not None or fraction is not None:
+            scratch.set_limit(size=size, fraction=fraction)
+        return int(scratch.get_limit())
+
+
+def _on_device(device: int) -> AbstractContextManager[Any]:
+    """Return a context manager in which this is the thread's current device.
+
+    Where it is already, no device is set afterwards: to go back to one, such as the first one, on which every thread
+    begins, makes a context there.
+    """
+    import cupy
+
+    is_current = not _has_driver() or cupy.cuda.device.get_device_id() == device
+    manager: AbstractContextManager[Any] = nullcontext() if is_current else cupy.cuda.Device(device)
+    return manager
 
 
 def _has_driver() -> bool:

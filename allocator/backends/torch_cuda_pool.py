@@ -12,9 +12,7 @@ from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
 from ..options import documented
 from ..pool import EnteredPool
-from .cupy_pool import FORKED
-from .device_memory import UNIT
-from .device_streams import PER_THREAD
+from .cupy_pool import FORKED, PER_THREAD, UNIT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -40,8 +38,7 @@ class TorchCudaPool(EnteredPool):
     """Serve PyTorch's CUDA tensors, those of repeated steps from a plan: ``TorchPool(device="cuda")``.
 
     PyTorch's requests come to C functions: none of them runs Python, or needs the GIL. Each device has an arena and
-    plans of its own. What is not planned has segments of its own, and after 10,000 calls of the driver
-    comes from CUDA's stream-ordered allocator (``cudaMallocAsync``).
+    plans of its own, and a heap for what is not planned.
 
     PyTorch takes an allocator before its first use of CUDA, and for good: so one pool of a process can be installed,
     and it stays. ``torch.cuda.set_per_process_memory_fraction`` sets the limit of one device.
@@ -146,7 +143,7 @@ class TorchCudaPool(EnteredPool):
         return "out of memory" in str(error)
 
     def _serves_here(self) -> bool:
-        return self._pools.installed
+        return self._pools.installed or "cupy_malloc" in vars(self)
 
     # --------------------------------------------------------------------------------------------------------- CuPy
 

@@ -6,9 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import PoolError
+
 
 class UpstreamMemory:
-    """The memory of an allocator that the pool is given. Of what `SegmentPool` accounts for, it knows nothing.
+    """The memory of an allocator that the pool is given.
 
     Parameters
     ----------
@@ -16,17 +18,27 @@ class UpstreamMemory:
         A CuPy allocator, or an object whose `malloc` is one.
     allocate
         The allocator.
+    capturing
+        Whether the current stream is being captured, where `allocate` must not be asked then; None: it may be.
     """
 
-    def __init__(self, upstream: Any, allocate: Callable[[int], Any]) -> None:
+    def __init__(
+        self, upstream: Any, allocate: Callable[[int], Any], capturing: Callable[[], bool] | None = None
+    ) -> None:
         self._upstream = upstream
         self._allocate = allocate
+        self._capturing = capturing
         self._total: Callable[[], int] | None = getattr(upstream, "total_bytes", None)
         self._peak = 0
         self._has_served = self._has_warned = False
 
     def malloc(self, size: int) -> Any:
         """Return what the allocator does."""
+        if self._capturing is not None and self._capturing():
+            raise PoolError(
+                f"{size:,} bytes are not from the plan, and {self._allocate!r} would make them a part of the graph "
+                "that is being captured, which could be launched once; expected a replayed step, or CupyPool()"
+            )
         memory = self._allocate(size)
         self._has_served = True
         self.reserved()  # the peak
@@ -56,16 +68,3 @@ class UpstreamMemory:
     def reset_peak(self) -> None:
         """Take what is held now for the most so far."""
         self._peak = 0
-
-    def room(self, within_limit: bool, live_peak: int) -> int:
-        """Return the bytes that arenas may take in virtual memory: they take none."""
-        return 0
-
-    def note_arenas(self, size: int) -> None:
-        """Arenas come from upstream, which counts them."""
-
-    def begin_step(self) -> None:
-        """Pass over it: upstream knows no steps."""
-
-    def make_room(self) -> None:
-        """Upstream keeps what it keeps."""

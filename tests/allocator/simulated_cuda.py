@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, c_bool, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, c_bool, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,26 +36,15 @@ class Table(ctypes.Structure):
     ]
     _fields_ = [
         *((name, c_void_p) for name in NAMES),
-        ("has_memory_pools", c_bool),
         ("has_virtual_memory", c_bool),
-        ("memory_pools_supported", c_int),
     ]
 
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "malloc": (c_void_p, c_size_t),
     "free": (c_void_p,),
-    "malloc_async": (c_void_p, c_size_t, c_size_t, c_size_t),
-    "free_async": (c_void_p, c_size_t),
-    "make_memory_pool": (c_void_p, c_void_p),
-    "end_memory_pool": (c_void_p,),
-    "open_memory_pool": (c_void_p, c_void_p, c_size_t),
     "count_devices": (c_void_p,),
     "can_access_peer": (c_void_p, c_int, c_int),
-    "set_memory_pool": (c_void_p, c_int, c_void_p),
-    "ask_memory_pool": (c_void_p, c_int, c_void_p),
-    "trim_memory_pool": (c_void_p, c_size_t),
-    "device_attribute": (c_void_p, c_int, c_int),
     "memory_info": (c_void_p, c_void_p),
     "event_create": (c_void_p, c_uint),
     "event_record": (c_size_t, c_size_t),
@@ -98,12 +87,12 @@ class SimulatedCuda:
         self.fails: Callable[[str, int], bool] = lambda name, size: False
         self.errors: list[BaseException] = []
         self.now = 0  # CuPy's current stream
-        self._blocks: dict[int, tuple[Any, int, int | None]] = {}  # address: memory, bytes, stream
+        self._blocks: dict[int, tuple[Any, int]] = {}  # address: memory, bytes
         self._events: dict[int, Event] = {}
         self._last = 0
         functions = {name: self._function(name) for name in Table.NAMES if name in SIGNATURES}
         pointers = {name: ctypes.cast(function, c_void_p) for name, function in functions.items()}
-        self.table = Table(has_memory_pools=True, **pointers)
+        self.table = Table(**pointers)
         self._current_stream = CFUNCTYPE(c_size_t)(lambda: self.now)
         # For ever: neither garbage collection nor the interpreter's end may take them before the pools that call them.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((functions, self._current_stream)))
@@ -138,8 +127,8 @@ class SimulatedCuda:
 
     # ---------------------------------------------------------------------------------------------------- memory
 
-    def _take(self, name: str, to: int, size: int, stream: int | None) -> int:
-        if self.fails(name, size):
+    def _malloc(self, to: int, size: int) -> int:
+        if self.fails("malloc", size):
             return OUT_OF_MEMORY
         try:
             memory = ctypes.create_string_buffer(size + ALIGNMENT + len(GUARD))
@@ -147,74 +136,30 @@ class SimulatedCuda:
             return OUT_OF_MEMORY
         address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
         ctypes.memmove(address + size, GUARD, len(GUARD))
-        self._blocks[address] = memory, size, stream
+        self._blocks[address] = memory, size
         self.live_bytes += size
         c_void_p.from_address(to).value = address
         return OK
 
-    def _give(self, address: int, stream: int | None) -> None:
-        _, size, own = self._blocks.pop(address)
+    def _free(self, address: int) -> None:
+        _, size = self._blocks.pop(address)
         self.live_bytes -= size
         assert ctypes.string_at(address + size, len(GUARD)) == GUARD, "somebody wrote behind a block"
-        assert stream is None or stream == own, "memory of another stream"
-        if stream is None:
-            self._refuse_capture()
-            waiting = [k for k in self.device._kernels if not k.precedes(self.device._seen)]
-            if any(k.begin < address + size and address < k.end for k in waiting):
-                raise RaceError("memory went back while it was used")
-        else:
-            assert stream != self.device.captured
-            self.device.give_back(address, size, stream)
+        assert self.device.captured is None, "not while a stream is being captured"
+        waiting = [k for k in self.device._kernels if not k.precedes(self.device._seen)]
+        if any(k.begin < address + size and address < k.end for k in waiting):
+            raise RaceError("memory went back while it was used")
         # What comes here later is other memory: of that the device takes care.
         self.device._kernels = [
             replace(k, begin=0, end=0) if k.begin < address + size and address < k.end else k
             for k in self.device._kernels
         ]
 
-    def _refuse_capture(self) -> None:
-        assert self.device.captured is None, "not while a stream is being captured"
-
-    def _malloc(self, to: int, size: int) -> int:
-        return self._take("malloc", to, size, None)
-
-    def _malloc_async(self, to: int, size: int, pool: int, stream: int) -> int:
-        assert stream != self.device.captured
-        return self._take("malloc_async", to, size, stream)
-
-    def _free(self, address: int) -> None:
-        self._give(address, None)
-
-    def _free_async(self, address: int, stream: int) -> None:
-        self._give(address, stream)
-
-    def _make_memory_pool(self, to: int, properties: int) -> None:
-        c_void_p.from_address(to).value = 1
-
-    def _end_memory_pool(self, pool: int) -> None:
-        pass
-
-    def _open_memory_pool(self, pool: int, access: int, count: int) -> None:
-        pass
-
     def _count_devices(self, to: int) -> None:
         c_int.from_address(to).value = 1
 
     def _can_access_peer(self, to: int, device: int, peer: int) -> None:
         c_int.from_address(to).value = 0
-
-    def _set_memory_pool(self, pool: int, attribute: int, value: int) -> None:
-        assert attribute == 4
-
-    def _ask_memory_pool(self, pool: int, attribute: int, to: int) -> None:
-        assert attribute == 5
-        ordered = sum(size for _, size, stream in self._blocks.values() if stream is not None)
-        c_uint64.from_address(to).value = ordered
-
-    def _trim_memory_pool(self, pool: int, keep: int) -> None:
-        pass
-
-    def _device_attribute(self, to: int, attribute: int, device: int) -> None:
-        c_int.from_address(to).value = True
 
     def _memory_info(self, free: int, total: int) -> None:
         c_size_t.from_address(free).value = 1 << 30
@@ -268,12 +213,10 @@ class SimulatedCuda:
 class SimulatedTorchCudaPool(TorchCudaPool):
     """A TorchCudaPool on a simulated device, which CuPy's C functions ask: all else is real."""
 
-    def __init__(self, *, patience: int | None = None, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         self.cuda = SimulatedCuda()
         super().__init__(**options)
         self._pools.follow_stream(self.cuda.current_stream)
-        if patience is not None:
-            self._on(0).backend.memory.patience = patience
 
     def _table(self) -> int:
         return self.cuda.address

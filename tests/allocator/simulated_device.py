@@ -75,7 +75,7 @@ class SimulatedDevice:
     ordering
         Whether a stream that is told to wait does so: the switch that shows that the books can find a race.
     calls
-        Names of what the pool asked for: ``"synchronize"``, ``"record"``, ``"done"``, ``"wait"``.
+        Names of what the pool asked for: ``"synchronize"``, ``"done"``, ``"wait"``.
     """
 
     def __init__(self) -> None:
@@ -92,30 +92,11 @@ class SimulatedDevice:
 
     # ----------------------------------------------------------------------------------- what a pool asks of streams
 
-    def current(self) -> int:
-        return self.now
-
-    def serve(self, stream: int) -> None:
-        pass
-
-    def keep(self, stream: Stream) -> None:
-        return stream
-
-    def captures_current(self) -> bool:
-        return self.now == self.captured
-
-    def capturing(self) -> bool:
-        return self.captured is not None
-
     def synchronize(self) -> None:
         self.calls.append("synchronize")
         self._refuse(self.captured is not None)
         self.run_all()
         self._seen = dict(self._done)
-
-    def record(self, stream: Stream) -> Event | None:
-        self.calls.append("record")
-        return None if stream.ptr == self.captured else self.event(stream)
 
     def done(self, event: Event) -> bool:
         self.calls.append("done")

@@ -7,7 +7,8 @@ from typing import Any
 from stowplan import CupyPool
 
 from .cupy_host import cupy
-from .simulated_device import SimulatedDevice, SimulatedUpstream, Stream
+from .simulated_cuda import SimulatedCuda
+from .simulated_device import SimulatedUpstream, Stream
 
 MAIN, COPY, OTHER = STREAMS = Stream(0), Stream(7), Stream(9)
 
@@ -16,12 +17,17 @@ class SimulatedPool(CupyPool):
     """A CupyPool on a simulated device; everything but the device is the real thing."""
 
     def __init__(self, **options: Any) -> None:
-        self.simulated = SimulatedDevice()
+        self.cuda = SimulatedCuda()
+        self.simulated = self.cuda.device
         self.memory = SimulatedUpstream(self.simulated)
         super().__init__(self.memory, device=0, **options)
 
-    def _streams(self, device: int) -> Any:
-        return self.simulated
+    def _table(self) -> int:
+        return self.cuda.address
+
+    def _streams(self) -> Any:
+        device, made = self.simulated, {stream.ptr: stream for stream in STREAMS}  # none is ever dropped
+        return lambda: device.now, lambda: made.setdefault(device.now, Stream(device.now)), Stream
 
     def empty(self, size: int, stream: Stream = MAIN, *, use: bool = True) -> Any:
         """Make an array on a stream, and use it there."""

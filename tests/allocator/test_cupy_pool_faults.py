@@ -75,6 +75,22 @@ def test_a_retired_arena_goes_before_upstream_fails(upstream: HostUpstream) -> N
     assert pool.stats.live_bytes == 0
 
 
+def test_what_the_arena_serves_in_upstream_s_place_is_freed(upstream: HostUpstream) -> None:
+    """The frames of upstream's error have the program's arrays; nobody gets to see that error."""
+    pool = CupyPool(upstream, device=0)
+
+    def ask() -> None:
+        array = empty(3500, 1)
+        assert holds(array, 1)
+
+    with cupy.cuda.using_allocator(pool.malloc):
+        run(pool, 5, chain)
+        upstream.fails = lambda number, size: True
+        with pool.step():
+            ask()  # of a size that is not the plan's
+            assert (upstream.sizes[-1], pool.stats.guests, pool.stats.live_bytes) == (3500, 1, 0)
+
+
 def test_an_upstream_that_answers_nonsense(upstream: HostUpstream) -> None:
     pool = CupyPool(lambda size: upstream(size).ptr, device=0)
     with pytest.raises(PoolError, match=r"upstream returned .*; expected a cupy.cuda.MemoryPointer"):

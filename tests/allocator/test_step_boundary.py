@@ -150,7 +150,7 @@ def test_a_step_slot_is_free_once_its_last_step_is_judged(monkeypatch: pytest.Mo
     assert pool.stats.steps == 2
 
 
-def test_a_device_that_fails_to_wait_leaves_no_step_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_fails_to_wait_leaves_no_step_behind() -> None:
     """As a step begins, a lane would go to another stream, for which nobody may use its memory any more."""
     pytest.importorskip("cupy")
     from .simulated_pool import COPY, OTHER, SimulatedPool, Stream
@@ -169,12 +169,8 @@ def test_a_device_that_fails_to_wait_leaves_no_step_behind(monkeypatch: pytest.M
         step()
     step(OTHER)
 
-    def broken() -> None:
-        raise RuntimeError("the device is lost")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pool.simulated, "synchronize", broken)
-        with pytest.raises(RuntimeError, match="the device is lost"), pool.step():
-            pass
-    with pool.step():
-        pool.empty(1000)
+    pool.cuda.fails = lambda name, size: name in ("event_record", "device_synchronize")
+    step()
+    pool.cuda.fails = lambda name, size: False
+    step()
+    assert pool.stats.steps == 15

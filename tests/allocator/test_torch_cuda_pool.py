@@ -192,17 +192,6 @@ def test_what_no_device_has_is_refused(pool: StreamsTorchCudaPool) -> None:
     assert pool.stats.live_bytes == 0
 
 
-def test_segments_that_serve_no_more_go_back() -> None:
-    pool = StreamsTorchCudaPool(warmup=0, patience=1)
-    size = 32 * PAGE
-    first = pool.empty(size)
-    del first
-    kept = pool.empty(size)  # of the stream-ordered allocator
-    assert pool.cuda.calls.count("malloc_async") == 1
-    assert pool.cuda.live_bytes == pool.stats.reserved_bytes == size
-    del kept
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -7,8 +7,8 @@
 //    unmapped. Blocks in virtual memory have memory.
 //  - A request fails only with an exception, when nothing could be given back any more, and leaves no error of CUDA's
 //    behind.
-//  - What the lanes ask of their owner (device.hpp) may fail and run finalizers, which free blocks, as with Python's
-//    owner. It is never asked under the pool's lock: each of its calls takes that.
+//  - What is asked of CUDA may fail, and run finalizers, which free blocks, as Python does. It is never asked under the
+//    pool's lock: each of its calls takes that.
 //  - Every byte and every event goes back.
 //
 // The core's invariants are asserted after every change (STOWPLAN_DEBUG).
@@ -26,7 +26,6 @@
 #include <vector>
 
 #include "books.hpp"
-#include "faulty_owner.hpp"
 #include "simulated_cuda.hpp"
 
 using namespace simulated;
@@ -47,7 +46,7 @@ void stow_cuda_release_pool(int device, GraphPoolId id);
 namespace {
 
 constexpr unsigned kThreads = 6;
-constexpr Stream kStreams[] = {0, 64, 128}, kStranger = 256, kOwn = DevicePool::kPerThread;
+constexpr Stream kStreams[] = {0, 64, 128}, kStranger = 256, kOwn = kPerThread;
 constexpr RequestNumber kRequests = 32;
 constexpr Bytes kSize = 1000, kSlot = 1024;
 constexpr unsigned kPlaces = 4;
@@ -110,7 +109,7 @@ class Program {
 
   // A block beside the plan lies where two planned ones belong, and is held. While the stream is about to be told to
   // wait for its uses, for the first of them, another thread asks for the second.
-  void take_two_places(Owner& owner) {
+  void take_two_places() {
     if (!begin()) fail("there is no step");
     allocate(2 * kSize, kStreams[0], Cuda::kNone);
     const auto guest = reinterpret_cast<std::uintptr_t>(blocks_.back().address);
@@ -119,12 +118,13 @@ class Program {
     stow_cuda_record_stream(blocks_.back().address, stream_handle(kStreams[1]));
     free_at(blocks_.size() - 1);
     std::future<void*> second;
-    owner.before_wait = [&] {
+    Cuda::get().before_wait = [&] {
       if (second.valid()) return;
       second = std::async(std::launch::async, [] { return stow_cuda_malloc(kSize, 0, stream_handle(kStreams[0])); });
       if (second.wait_for(std::chrono::milliseconds(50)) == std::future_status::ready) fail("a place came too early");
     };
     void* first = stow_cuda_malloc(kSize, 0, stream_handle(kStreams[0]));
+    Cuda::get().before_wait = [] {};
     if (!second.valid()) fail("nothing was waited for");
     for (void* block : {first, second.get()}) {
       if (reinterpret_cast<std::uintptr_t>(block) - guest >= 2 * kSlot) fail("the place is not the former block's");
@@ -135,7 +135,8 @@ class Program {
 
   // As a finalizer would, within a call of the owner's.
   void free_any() {
-    if (!blocks_.empty()) free_at(random_() % blocks_.size());
+    const std::size_t at = blocks_.empty() ? 0 : random_() % blocks_.size();
+    if (!blocks_.empty() && blocks_[at].others.empty()) free_at(at);
   }
 
  private:
@@ -168,7 +169,7 @@ class Program {
     pool_.lanes()->end(step_slot_, step_);
     try {
       pool_.pool().drop_dead_arenas();
-    } catch (const OwnersError&) {
+    } catch (const Refusal&) {
     }
   }
 
@@ -317,9 +318,7 @@ std::unique_ptr<CudaPools> install(unsigned seed) {
   api.has_virtual_memory = seed / 2 % 2 == 1;
   auto pools = std::make_unique<CudaPools>(api, static_cast<Scope>(seed % 2), 0);
   CudaPools::install(pools.get());
-  Segments& segments = pools->on(0).memory().segments();
-  segments.set_page(4096);
-  segments.patience = seed % 4 == 0 ? Segments::kPatience : 8;  // then the stream-ordered allocator serves
+  pools->on(0).memory().heap().set_page(4096);
   return pools;
 }
 
@@ -359,22 +358,23 @@ void share_a_held_place(Books& books) {
   auto pools = install(7);
   {
     Program program(*pools, books, 1, true, true);
-    Owner owner(pools->on(0).pool());
-    program.take_two_places(owner);
+    program.take_two_places();
   }
   finish(std::move(pools));
 }
 
-// All calls of the owner's fail while arenas are given back: what streams may use stays mapped, and none is lost.
+// All calls of the driver's fail while arenas are given back: what streams may use stays mapped, and none is lost.
 void fail_in_the_midst(Books& books) {
   auto pools = install(6);
   {
     Program(*pools, books, 1, true, true).run(6);
-    const std::size_t pieces = Cuda::get().pieces();
-    if (pieces == 0) fail("there is no arena");
-    Owner owner(pools->on(0).pool());
-    owner.fault_rate = 1;
-    if (pools->on(0).give_back() != 0 || Cuda::get().pieces() != pieces) fail("an arena went that streams may use");
+    pools->on(0).memory().trim();
+    const Bytes arenas = Cuda::get().in_use();
+    if (arenas == 0) fail("there is no arena");
+    Cuda::get().fault_rate = 1;
+    pools->on(0).give_back();
+    Cuda::get().fault_rate = 0;
+    if (Cuda::get().in_use() != arenas) fail("an arena went that streams may use");
   }
   finish(std::move(pools));
 }
@@ -391,18 +391,18 @@ int main(int argc, char** argv) {
     cuda.capacity = seed % 3 == 0 ? Bytes{1} << 40 : seed % 3 == 1 ? Bytes{9} << 20 : Bytes{seed % 4 + 5} << 12;
     if (seed % 5 == 0) stow_cuda_memory_fraction(0.5, 0);
     {
-      Owner owner(pools->on(0).pool());
       Program program(*pools, books, seed, true, true);
-      owner.fault_rate = cuda.fault_rate.load();
       bool finalizes = false;
       std::mt19937 random(seed);
-      owner.finalizer = [&] {
-        if (owner.fault_rate == 0 || finalizes || random() % 8 != 0) return;
+      cuda.within = [&] {
+        pools->on(0).lanes()->counters();  // under whose lock no call is made
+        if (cuda.fault_rate == 0 || finalizes || random() % 8 != 0) return;
         finalizes = true;
         program.free_any();
         finalizes = false;
       };
       program.run(20);
+      cuda.within = [] {};
     }
     finish(std::move(pools));
   }
@@ -418,14 +418,11 @@ int main(int argc, char** argv) {
     auto pools = install(seed);
     cuda.fault_rate = seed % 2 == 0 ? 100 : 0;
     cuda.capacity = Bytes{1} << 20;
-    auto owner = std::make_unique<Owner>(pools->on(0).pool());
-    owner->fault_rate = cuda.fault_rate.load();
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, seed, i] { Program(*pools, books, kThreads * seed + i, false, i % 2 == 0).run(20); });
     }
     for (std::thread& thread : threads) thread.join();
-    owner.reset();
     finish(std::move(pools));
   }
   std::printf(

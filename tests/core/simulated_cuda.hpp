@@ -1,5 +1,5 @@
-// A CUDA device of which only the order of things is simulated: streams, events, captures, a stream-ordered allocator
-// and the other one, virtual memory, over addresses that no test reads. A process has one; any thread may call it.
+// A CUDA device of which only the order of things is simulated: streams, events, captures, memory and virtual
+// memory, over addresses that no test reads. A process has one; any thread may call it.
 //
 // Memory that goes back, and a kernel that touches an address after another block's, must come after all that used it
 // (`HappensBefore`); else it fails.
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -33,15 +34,6 @@ class Cuda {
     std::uint64_t number;
     std::uint64_t block;
   };
-  struct Memory {
-    Bytes size;
-    Stream stream;
-    bool ordered;
-  };
-  struct Freed {
-    std::uintptr_t address;
-    Stream stream;
-  };
   using Lock = std::lock_guard<std::mutex>;
   static Cuda& self() {
     static Cuda one;
@@ -54,30 +46,10 @@ class Cuda {
 
   CudaApi api() {
     CudaApi api;
-    api.malloc = [](void** ptr, std::size_t size) { return self().allocate(ptr, size, 0, false); };
-    api.malloc_async = [](void** ptr, std::size_t size, CudaMemoryPool, CudaStream stream) {
-      return self().allocate(ptr, size, number_of(stream), true);
-    };
-    api.free = [](void* ptr) { return self().give(ptr, 0, false); };
-    api.free_async = [](void* ptr, CudaStream stream) { return self().give(ptr, number_of(stream), true); };
-    api.make_memory_pool = [](CudaMemoryPool* pool, const MemoryPoolProperties*) {
-      *pool = reinterpret_cast<CudaMemoryPool>(&self());
-      return kCudaSuccess;
-    };
-    api.end_memory_pool = [](CudaMemoryPool) { return self().trim(); };
-    api.open_memory_pool = [](CudaMemoryPool, const MemoryAccess*, std::size_t) { return kCudaSuccess; };
+    api.malloc = [](void** ptr, std::size_t size) { return self().allocate(ptr, size); };
+    api.free = [](void* ptr) { return self().give(ptr); };
     api.count_devices = [](int* count) { return *count = 2, kCudaSuccess; };
     api.can_access_peer = [](int* can, int, int) { return *can = 1, kCudaSuccess; };
-    api.set_memory_pool = [](CudaMemoryPool, int, void*) { return kCudaSuccess; };
-    api.ask_memory_pool = [](CudaMemoryPool, int, void* value) {
-      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(self().ordered_bytes());
-      return kCudaSuccess;
-    };
-    api.trim_memory_pool = [](CudaMemoryPool, std::size_t) { return self().trim(); };
-    api.device_attribute = [](int* value, int, int) {
-      *value = 1;
-      return kCudaSuccess;
-    };
     api.memory_info = [](std::size_t* free, std::size_t* total) {
       const Lock lock(self().mutex_);
       *total = static_cast<std::size_t>(self().capacity);
@@ -151,8 +123,10 @@ class Cuda {
   static constexpr Stream kNone = -1;
   static constexpr std::size_t kPage = 1024;  // of virtual memory
   std::atomic<Stream> captured{kNone};
-  std::atomic<bool> captures_apart{false};  // a stream that does not wait for the legacy one is being captured
-  std::atomic<unsigned> fault_rate{0};      // one call in so many fails
+  std::atomic<bool> captures_apart{false};    // a stream that does not wait for the legacy one is being captured
+  std::atomic<unsigned> fault_rate{0};        // one call in so many fails
+  std::function<void()> within = [] {};       // runs within calls that may fail, as a finalizer may
+  std::function<void()> before_wait = [] {};  // runs before a stream is told to wait
   std::atomic<Bytes> capacity{Bytes{1} << 40};
   std::atomic<std::int64_t> events{0};
   std::atomic<std::uint64_t> waits{0}, faults{0};
@@ -195,12 +169,6 @@ class Cuda {
     const Lock lock(mutex_);
     return live_.size();
   }
-  Bytes ordered_bytes() {
-    const Lock lock(mutex_);
-    Bytes bytes = kept_;
-    for (const auto& [address, memory] : live_) bytes += memory.ordered ? memory.size : 0;
-    return bytes;
-  }
   std::size_t pieces() {
     const Lock lock(mutex_);
     return mapped_.size();
@@ -216,6 +184,7 @@ class Cuda {
     return mode;
   }
   bool is_faulty() {
+    within();
     if (fault_rate == 0 || captured != kNone) return false;
     const Lock lock(mutex_);
     if (random_() % fault_rate != 0) return false;
@@ -228,50 +197,30 @@ class Cuda {
   }
   bool precedes(const Use& use, Stream later) { return order_.precedes(use.stream, use.number, later); }
 
-  CudaError allocate(void** ptr, std::size_t bytes, Stream stream, bool ordered) {
+  CudaError allocate(void** ptr, std::size_t bytes) {
     refuse_in_capture("memory was asked for in a capture");
-    if (ordered && stream == captured) fail("the pool requested memory on a stream that a capture records");
     if (is_faulty()) return error(kCudaOutOfMemory);
     const auto size = static_cast<Bytes>(bytes);
     const Lock lock(mutex_);
-    if (in_use_ + kept_ + size > capacity) return error(kCudaOutOfMemory);
-    std::uintptr_t address = 0;
-    if (ordered) {  // what the stream has given back, it may have again at once
-      const auto at = freed_.find({size, stream});
-      if (at != freed_.end()) {
-        address = at->second;
-        kept_ -= size;
-        freed_.erase(at);
-      }
-    }
-    if (address == 0) {
-      address = next_;
-      next_ += (bytes + 511) / 512 * 512 + 512;
-    }
+    if (in_use_ + size > capacity) return error(kCudaOutOfMemory);
     in_use_ += size;
-    live_[address] = {size, stream, ordered};
-    *ptr = reinterpret_cast<void*>(address);
+    live_[next_] = size;
+    *ptr = reinterpret_cast<void*>(next_);
+    next_ += (bytes + 511) / 512 * 512 + 512 * (next_ / 512 % 2);  // some touch
     return kCudaSuccess;
   }
-  CudaError give(void* ptr, Stream stream, bool ordered) {
-    if (captured != kNone && (!ordered || stream == captured)) fail("memory went back in a capture");
+  CudaError give(void* ptr) {
+    if (captured != kNone) fail("memory went back in a capture");
     const Lock lock(mutex_);
     const auto begin = reinterpret_cast<std::uintptr_t>(ptr);
     const auto at = live_.find(begin);
     if (at == live_.end()) fail("memory went back twice");
-    const Memory memory = at->second;
-    if (ordered && (!memory.ordered || memory.stream != stream)) fail("memory went back where it did not come from");
+    const auto end = begin + static_cast<std::uintptr_t>(at->second);
+    in_use_ -= at->second;
     live_.erase(at);
-    in_use_ -= memory.size;
-    const auto end = begin + static_cast<std::uintptr_t>(memory.size);
     for (const Use& use : uses_) {
       if (use.begin >= end || begin >= use.end) continue;
-      if (ordered ? !precedes(use, stream) : !order_.has_seen(use.stream, use.number))
-        fail("memory went back while it was used");
-    }
-    if (ordered) {
-      freed_.emplace(std::pair(memory.size, stream), begin);
-      kept_ += memory.size;
+      if (!order_.has_seen(use.stream, use.number)) fail("memory went back while it was used");
     }
     return kCudaSuccess;
   }
@@ -279,7 +228,7 @@ class Cuda {
     if (size == 0 || size % kPage != 0) fail("memory is mapped in whole pages");
     if (is_faulty()) return error(kCudaOutOfMemory);
     const Lock lock(mutex_);
-    if (in_use_ + kept_ + static_cast<Bytes>(size) > capacity) return error(kCudaOutOfMemory);
+    if (in_use_ + static_cast<Bytes>(size) > capacity) return error(kCudaOutOfMemory);
     in_use_ += static_cast<Bytes>(size);
     handle = size;
     return kCudaSuccess;
@@ -312,17 +261,11 @@ class Cuda {
     }
     return true;
   }
-  CudaError trim() {
-    const Lock lock(mutex_);
-    freed_.clear();
-    kept_ = 0;
-    return kCudaSuccess;
-  }
   CudaError record(CudaEvent event, Stream stream) {
     if (stream == captured) fail("an event from outside was recorded in a capture");
     if (is_faulty()) return error(400);
     const Lock lock(mutex_);
-    if (stream == 0) order_.follow(0, order_.now(DevicePool::kPerThread));  // the legacy stream waits for these
+    if (stream == 0) order_.follow(0, order_.now(kPerThread));  // the legacy stream waits for these
     *reinterpret_cast<Event*>(event) = order_.now(stream);
     return kCudaSuccess;
   }
@@ -339,6 +282,7 @@ class Cuda {
     return kCudaSuccess;
   }
   CudaError wait(Stream stream, const Event& event) {
+    before_wait();
     if (stream == captured) fail("a stream that is being captured was to wait for work from before");
     if (is_faulty()) return see_all(), error(400);  // nothing runs on a stream that cannot wait
     const Lock lock(mutex_);
@@ -362,9 +306,8 @@ class Cuda {
   std::mt19937 random_{1};
   HappensBefore order_;
   std::vector<Use> uses_;
-  std::map<std::uintptr_t, Memory> live_;
-  std::multimap<std::pair<Bytes, Stream>, std::uintptr_t> freed_;
-  Bytes in_use_ = 0, kept_ = 0;
+  std::map<std::uintptr_t, Bytes> live_;
+  Bytes in_use_ = 0;
   static constexpr std::uintptr_t kRanges = std::uintptr_t{1} << 50;
   std::uintptr_t next_ = std::uintptr_t{1} << 40, next_range_ = kRanges;
   std::map<std::uintptr_t, std::size_t> mapped_;  // pieces

@@ -33,6 +33,3 @@ class CPool(TorchCudaPool):
 
     def _backend(self) -> str:
         return "torch: simulated"
-
-    def _serves_here(self) -> bool:
-        return True

@@ -77,9 +77,22 @@ extern "C" {
 
 int hipDeviceGetAttribute(int*, int, int);
 int hipStreamIsCapturing(void*, int*);
+int hipStreamGetCaptureInfo_v2(void*, int*, unsigned long long*, void**, void*, std::size_t*);
+int hipUserObjectCreate(void**, void*, void (*)(void*), unsigned, unsigned);
+int hipGraphRetainUserObject(void*, void*, unsigned, unsigned);
 int hipThreadExchangeStreamCaptureMode(int*);
 
 int cuStreamIsCapturing(void* stream, int* status) { return call(hipStreamIsCapturing, stream, status); }
+int cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id, void** graph, void* dependencies,
+                              std::size_t* count) {
+  return call(hipStreamGetCaptureInfo_v2, stream, status, id, graph, dependencies, count);
+}
+int cuUserObjectCreate(void** out, void* argument, void (*destroy)(void*), unsigned count, unsigned flags) {
+  return hipUserObjectCreate(out, argument, destroy, count, flags);
+}
+int cuGraphRetainUserObject(void* graph, void* object, unsigned count, unsigned flags) {
+  return hipGraphRetainUserObject(graph, object, count, flags);
+}
 int cuThreadExchangeStreamCaptureMode(int* mode) { return hipThreadExchangeStreamCaptureMode(mode); }
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {

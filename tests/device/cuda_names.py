@@ -41,6 +41,7 @@ RENAMED = {
     "cuStreamCreate": "hipStreamCreateWithFlags",
     "cuCtxSynchronize": "hipDeviceSynchronize",
     "cuDeviceGetCount": "hipGetDeviceCount",
+    "cuStreamGetCaptureInfo": "hipStreamGetCaptureInfo_v2",
     "nvrtcGetCUBIN": "hiprtcGetCode",
     "nvrtcGetCUBINSize": "hiprtcGetCodeSize",
     "cublasSgemmEx": "hipblasGemmEx",
@@ -51,7 +52,7 @@ cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemAllocAsync cuMemAllocFromPoolAsy
 cuDeviceGetMemPool cuDeviceGetDefaultMemPool cuMemPoolGetAttribute cuMemPoolSetAttribute cuMemPoolTrimTo
 cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess
 cuMemGetAllocationGranularity cuMemPoolCreate cuMemPoolDestroy cuMemPoolSetAccess cuDeviceCanAccessPeer
-cuStreamIsCapturing cuStreamWaitEvent
+cuStreamIsCapturing cuStreamGetCaptureInfo_v2 cuUserObjectCreate cuGraphRetainUserObject cuStreamWaitEvent
 cuEventCreate cuEventDestroy_v2 cuEventQuery cuEventRecord cuEventSynchronize
 cuStreamCreate cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize
 """

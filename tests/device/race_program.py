@@ -28,9 +28,9 @@ from typing import Any, TypeAlias
 import cupy
 
 from stowplan import CupyPool
-from stowplan.allocator.backends.device_streams import DeviceStreams
 
 from .c_pool import CPool
+from .other_driver import driver_without
 from .race_worker import WORKERS, Counts, Machine, Value, Worker
 
 KINDS = ("marked", "threads", "marked")
@@ -134,18 +134,13 @@ def do_nothing(*_: Any) -> None:
     """Stand for a measure that is switched off."""
 
 
-def says_no(*_: Any) -> bool:
-    """Stand for a question that is always answered with no."""
-    return False
-
-
-MEASURES: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "wait": (DeviceStreams, "wait", do_nothing),
-    "hold": (CupyPool, "record_stream", do_nothing),
-    "capture": (DeviceStreams, "capturing", says_no),
-    "idle": (DeviceStreams, "synchronize", do_nothing),
+MEASURES = {
+    "wait": ("stream_wait_event",),
+    "hold": (),
+    "capture": ("stream_is_capturing",),
+    "idle": ("event_synchronize", "device_synchronize"),
 }
-"""What keeps places safe: a class, its method, and what does nothing instead."""
+"""What keeps places safe: functions of the driver's; `CupyPool.record_stream` for "hold"."""
 
 
 def main() -> None:
@@ -157,8 +152,11 @@ def main() -> None:
     parser.add_argument("--pool", choices=POOLS, default="cupy")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", "upstream .* has no free_all_blocks")  # one of `new_pool`
-    if options.without:
-        setattr(*MEASURES[options.without])
+    if options.without == "hold":
+        CupyPool.record_stream = do_nothing  # type: ignore[method-assign]
+    elif options.without:
+        table = driver_without(*MEASURES[options.without])
+        CupyPool._table = lambda self: table  # type: ignore[method-assign]
     print(f"no value is wrong: {run_program(options.operations, options.seed, POOLS[options.pool])}")
 
 

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import device
+from experiments.measures.device_training import PAGE
 
 pytestmark = pytest.mark.usefixtures("cupy", "chainer_on_cuda")
 
@@ -29,7 +30,7 @@ def test_a_small_network(tmp_path: Path) -> None:
         assert int(row["retained"]) < int(row["smallest"])
     # CuPy's own pool chooses among equal chunks by their addresses: another run may need more than this one had.
     assert int(rows["cupy"]["smallest"]) <= 1.25 * int(rows["cupy"]["most"]) + 1
-    assert int(rows["pool"]["smallest"]) <= int(rows["pool"]["most"])
+    assert int(rows["pool"]["smallest"]) <= int(rows["pool"]["most"]) + 2 * PAGE
     assert rows["pool"]["broken"] == ""
     assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
     assert float(rows["pool"]["last_replayed"]) > 0.9

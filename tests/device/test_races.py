@@ -72,8 +72,11 @@ import sys
 import cupy
 
 from stowplan import CupyPool
-from stowplan.allocator.backends.device_streams import DeviceStreams
+from tests.device.other_driver import driver_without
 
+if sys.argv[1] == "off":
+    table = driver_without("event_synchronize", "device_synchronize")
+    CupyPool._table = lambda self: table
 N = 100_000
 of_cupy = cupy.cuda.MemoryPool()
 pool = CupyPool(lambda size: of_cupy.malloc(size))  # keeps what it is given back
@@ -93,8 +96,6 @@ with other:  # which the arena is taken on
         pool.wait()
     cupy.cuda.Device().synchronize()
     reasons = pool.stats.reasons
-    if sys.argv[1] == "off":
-        DeviceStreams.synchronize = lambda self: None
     batch = step()
     assert pool.stats.reasons == reasons  # replayed in full
     pool.free_all_blocks()

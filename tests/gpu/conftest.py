@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,3 +39,20 @@ def nvidia(cupy: Any) -> None:
 def chainer(chainer_on_cuda: Any) -> Any:
     """Chainer on a device."""
     return chainer_on_cuda
+
+
+@pytest.fixture
+def calls() -> Callable[[], int]:
+    """Return how many calls of the driver there were that take or give memory; skips on a device that counts none."""
+    loaded = ctypes.CDLL(None)
+    if not hasattr(loaded, "simhip_calls"):
+        paths = {
+            line.split()[-1]
+            for line in Path("/proc/self/maps").read_text().splitlines()
+            if "libamdhip64" in line
+        }
+        loaded = ctypes.CDLL(paths.pop()) if paths else loaded
+    if not hasattr(loaded, "simhip_calls"):
+        pytest.skip("the device does not count calls: expected the simulated one")
+    names = ("Malloc", "Free", "MemCreate", "MemRelease", "MemMap", "MemUnmap", "MemSetAccess")
+    return lambda: sum(loaded.simhip_calls(f"hip{name}".encode()) for name in names)

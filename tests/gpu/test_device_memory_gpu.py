@@ -1,4 +1,4 @@
-"""What CupyPool takes of a device: its segments, arenas that grow, and the account that both keep to.
+"""What CupyPool takes of a device: its heap, arenas that grow, and the account that both keep to.
 
 The account is the driver's, to the byte. Kernels take memory of the device when they are first used, so each test has
 them loaded before it counts.
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from stowplan import CupyPool
-from stowplan.allocator.backends.device_memory import UNIT, SegmentPool
+from stowplan.allocator.backends.cupy_pool import UNIT
 
 from .driver import granule, in_use, page
 
@@ -44,7 +44,7 @@ def most_in_use(cupy: Any, allocate: Allocate, seed: int, operations: int = 600)
         if blocks and choose.random() < 0.5:
             live -= blocks.pop(choose.randrange(len(blocks)))[1]
         else:
-            size = choose.choice((700, 5_000, 40_000, 300_000, 2_000_000)) + UNIT * choose.randrange(8)
+            size = choose.choice((700, 5_000, 300_000, 2_000_000, 16_000_000)) + UNIT * choose.randrange(8)
             rounded = -(-size // UNIT) * UNIT
             blocks.append((allocate(size), rounded))
             live += rounded
@@ -53,51 +53,38 @@ def most_in_use(cupy: Any, allocate: Allocate, seed: int, operations: int = 600)
     return most, most_live
 
 
-def segments() -> SegmentPool:
-    """Return a pool by itself, as a CupyPool has one."""
-    pool = SegmentPool(0)
-    pool.set_page(page())
-    return pool
-
-
-def alone(cupy: Any) -> Allocate:
-    """Return the allocator that takes each block from the driver, and gives it back at once."""
-    return lambda size: cupy.cuda.MemoryPointer(cupy.cuda.Memory(-(-size // UNIT) * UNIT), 0)
-
-
 @pytest.mark.parametrize("seed", range(5))
-def test_segments_take_no_more_than_was_live(cupy: Any, seed: int) -> None:
-    least, _ = most_in_use(cupy, alone(cupy), seed)
-    before, pool = in_use(cupy), segments()
+def test_the_heap_takes_little_more_than_was_live(cupy: Any, seed: int) -> None:
+    before, pool = in_use(cupy), CupyPool(device=0)
     most, live = most_in_use(cupy, pool.malloc, seed)
-    assert pool.reserved() == (in_use(cupy) - before, most)
-    assert live <= most <= 1.02 * least + 2 * max(page(), granule())
+    assert (pool.stats.reserved_bytes, pool.stats.peak_reserved_bytes) == (in_use(cupy) - before, most)
+    assert live <= most <= 1.2 * live + page()
 
 
-def test_a_free_segment_serves_its_size_again(cupy: Any) -> None:
-    pool = segments()
+def test_a_hole_serves_the_next_request_that_it_has_room_for(cupy: Any) -> None:
+    pool = CupyPool(device=0)
     first = pool.malloc(3 * MIB)
     other = pool.malloc(MIB)
     place = first.ptr
     del first
-    assert pool.n_free_blocks() == 1
+    assert pool.n_free_blocks() >= 1
     assert pool.malloc(3 * MIB - 100).ptr == place
     del other
 
 
 def test_a_limit_holds_and_says_so(cupy: Any) -> None:
-    pool, size = segments(), 2 * MIB
+    pool, size = CupyPool(device=0), 2 * MIB
     pool.set_limit(size=4 * size)
     kept = [pool.malloc(size) for _ in range(3)]
     del kept[0]
-    kept.append(pool.malloc(2 * size))  # the free segment goes
+    kept.append(pool.malloc(2 * size))  # the hole is not large enough: its memory moves
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match=f"allocating {size:,} bytes"):
         pool.malloc(size)
     assert pool.total_bytes() == 4 * size
 
 
 def test_small_blocks_share_pages(cupy: Any) -> None:
-    pool, size = segments(), page() // 4
+    pool, size = CupyPool(device=0), page() // 4
     first = pool.malloc(size)
     others = [pool.malloc(size) for _ in range(3)]
     assert {block.ptr - first.ptr for block in others} == {size, 2 * size, 3 * size}
@@ -117,7 +104,7 @@ def test_small_blocks_share_pages(cupy: Any) -> None:
 
 def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
     """As the states of parameters do, which are made while the first step's activations are alive."""
-    before, pool, size, each = in_use(cupy), segments(), page() // 8, 8
+    before, pool, size, each = in_use(cupy), CupyPool(device=0), page() // 8, 8
     blocks: list[Any] = [pool.malloc(size) for _ in range(10 * each)]
     freed = [number for number in range(len(blocks)) if number % each]
     random.Random(0).shuffle(freed)
@@ -130,19 +117,22 @@ def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
     del states
 
 
-def test_many_sizes_are_left_to_cupy_s_pool(cupy: Any) -> None:
-    before, pool = in_use(cupy), segments()
-    pool.patience = 50
-    for size in range(1, 60):
-        pool.malloc(size * page())
-    assert pool._splitting is not None
-    assert in_use(cupy) - before == pool.total_bytes()
-    pool.free_all_blocks()
-    assert in_use(cupy) == before
-    pool.set_limit(size=16 * MIB)
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-        pool.malloc(17 * MIB)
-    assert pool.malloc(15 * MIB).mem.size == 15 * MIB
+@pytest.mark.parametrize("grows", [False, True])
+def test_sizes_that_vary_need_few_calls_of_the_driver(
+    cupy: Any, calls: Callable[[], int], grows: bool
+) -> None:
+    pool, draw, kept = CupyPool(device=0), random.Random(0), None
+    live = counted = 0
+    for step in range(40):
+        counted = calls() if step == 20 else counted
+        size = (step + 1) * MIB // 2 if grows else draw.randrange(2 * MIB, 8 * MIB)
+        blocks = [pool.malloc(size * share // 4) for share in (1, 2, 3, 4)]
+        kept = kept if kept is not None and not grows else blocks.pop()
+        live = max(live, 7 * size // 2)
+        del blocks
+        cupy.cuda.Device().synchronize()
+    assert calls() - counted <= (240 if grows else 20) or page() < 2 * MIB  # memory then comes in more pieces
+    assert pool.total_bytes() <= 1.2 * live + page()
 
 
 @pytest.fixture(params=["CupyPool", "compiled"])
@@ -182,10 +172,10 @@ def test_gradients_are_not_held_twice(cupy: Any, either: Any) -> None:
     assert pool.stats.replayed > 0
     assert used[-1] == pool.stats.reserved_bytes
     assert pool.stats.reserved_bytes <= pool.stats.peak_reserved_bytes
-    assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + 2 * page()
+    assert pool.stats.peak_reserved_bytes <= 1.2 * pool.stats.peak_live_bytes + 3 * page()
 
 
-def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any, either: Any) -> None:
+def test_an_arena_is_its_plan_s_bound(cupy: Any, either: Any) -> None:
     pool, bound = either(), 9421 * 512
     cupy.cuda.set_allocator(pool.malloc)
     for _ in range(4):
@@ -193,7 +183,7 @@ def test_an_arena_is_its_plan_s_bound_in_whole_pages(cupy: Any, either: Any) -> 
             cupy.empty(bound, cupy.int8)
         pool.wait()
     assert (pool.plan().arena_bytes, pool.stats.lower_bound) == (bound, bound)
-    assert pool.stats.arena_bytes == -(-bound // page()) * page()
+    assert pool.stats.arena_bytes == bound
 
 
 def test_a_larger_plan_makes_the_arena_grow(cupy: Any, either: Any) -> None:
@@ -201,7 +191,7 @@ def test_a_larger_plan_makes_the_arena_grow(cupy: Any, either: Any) -> None:
     cupy.cuda.set_allocator(pool.malloc)
     small = train(cupy, pool, 6)
     large = train(cupy, pool, 6, lambda _: 2 * MIB)
-    assert max(large) <= 2.05 * max(small) + page()
+    assert max(large) <= 1.1 * 2 * max(small) + page()  # the account, doubled where much moves
     assert large[-1] == pool.stats.reserved_bytes
     pool.free_all_blocks()
     del pool
@@ -235,7 +225,7 @@ def test_an_evaluation_every_ten_steps_leaves_the_others_replayed(cupy: Any, eit
             del blocks
     full = max(replayed)
     assert sum(count == full for count in replayed) > 28
-    assert pool.stats.peak_reserved_bytes <= 1.02 * pool.stats.peak_live_bytes + 2 * page()
+    assert pool.stats.peak_reserved_bytes <= 1.2 * pool.stats.peak_live_bytes + 2 * page()
 
 
 def test_an_upstream_that_keeps_memory_is_warned_of(cupy: Any) -> None:
@@ -282,13 +272,13 @@ def test_an_array_too_large_for_64_bits_leaves_the_pool_as_it_was(cupy: Any, siz
 
 
 def test_a_limit_counts_what_blocks_ask_for(cupy: Any) -> None:
-    pool, size = segments(), page() * 3 // 4
+    pool, size = CupyPool(device=0), page() * 3 // 4
     pool.set_limit(size=3 * size)
     kept = [pool.malloc(size) for _ in range(3)]
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="allocating 512 bytes"):
         pool.malloc(1)
     del kept[0]
-    assert pool.malloc(1).mem.size == 512
+    assert pool.malloc(1).mem.size == 1
 
 
 def test_a_cycle_that_goes_makes_room_in_its_page(cupy: Any) -> None:
@@ -296,7 +286,7 @@ def test_a_cycle_that_goes_makes_room_in_its_page(cupy: Any) -> None:
         def __init__(self, block: Any) -> None:
             self.me, self.block = self, block
 
-    pool, half = segments(), page() // 2
+    pool, half = CupyPool(device=0), page() // 2
     pool.set_limit(size=page())
     kept = pool.malloc(half)
     Cycle(pool.malloc(half))
@@ -325,7 +315,7 @@ def test_a_plan_that_was_loaded_serves_the_first_step(cupy: Any, tmp_path: Any) 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
     """Blocks of two streams do not overlap, the account is the driver's after each operation, and all goes back."""
-    draw, pool, half = random.Random(seed), segments(), page() // 2
+    draw, pool, half = random.Random(seed), CupyPool(device=0), page() // 2
     before = in_use(cupy)
     streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)]
     blocks: list[Any] = []
@@ -340,17 +330,17 @@ def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
         elif what < 0.95:
             pool.free_all_blocks()
         elif what < 0.97:
-            pool.begin_step()
-            pool.make_room()
+            with pool.step():
+                pass
         else:
             pool.set_limit(size=draw.choice((0, 0, page() + 7, 10 * page())))
-        assert pool.reserved()[0] == in_use(cupy) - before
-        ends = sorted((block.ptr, block.ptr + block.mem.size) for block in blocks)
+        assert pool.total_bytes() == in_use(cupy) - before
+        ends = sorted((block.ptr, block.ptr + -(-block.mem.size // UNIT) * UNIT) for block in blocks)
         assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
     blocks.clear()
     pool.free_all_blocks()
     assert in_use(cupy) == before
-    assert (pool.total_bytes(), pool.unused) == (0, 0)
+    assert pool.total_bytes() == 0
 
 
 def test_a_finalizer_may_ask_in_the_midst_of_a_stream_s_first_request(

@@ -250,6 +250,34 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     assert (out.get(stream=stream) == (2 * x.get(stream=stream) + 1) ** 2).all()
     assert not any(other.any() for other in others)
 """,
+    "memory_goes_with_the_last_that_can_launch_it": """
+MIB = 1 << 20
+before, stream = pool.stats.reserved_bytes, cupy.cuda.Stream(non_blocking=True)
+with stream:
+    for failing in range(4):
+        stream.begin_capture()
+        cupy.empty(20 * MIB, "b")
+        stream.end_capture()
+    pool.free_all_blocks()
+    assert pool.stats.reserved_bytes <= before + 2 * MIB
+    x = cupy.ones(4 * MIB, "b")
+    y = x + x
+    stream.begin_capture()
+    y = x + x  # the graph's
+    z = y + x
+    graph = stream.end_capture()
+    del y
+    pool.free_all_blocks()
+    others = [cupy.zeros(4 * MIB, "b") for _ in range(8)]
+    graph.launch(stream)
+    del graph
+    assert (z == 3).all()  # whose memory is its own still
+    assert not any(other.any() for other in others)
+    del z, others, x
+    stream.synchronize()
+    pool.free_all_blocks()
+    assert pool.stats.reserved_bytes <= before + 2 * MIB
+""",
     "steps_go_on_in_a_capture_that_is_broken_and_after_it": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.ones(1 << 16)

@@ -7,14 +7,17 @@ bytes.
 
 from __future__ import annotations
 
-import functools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stowplan import CupyPool
-from stowplan.allocator.backends.device_streams import DeviceStreams
+from stowplan import CupyPool, PoolError
 
+from ..device.other_driver import driver_without
 from ..running import run
 
 pytestmark = pytest.mark.gpu
@@ -31,19 +34,11 @@ extern "C" __global__ void late_copy(const float* from, float* to, int n, long l
 """
 
 
-class Unordered(DeviceStreams):
+class UnorderedPool(CupyPool):
     """The ordering check, switched off: a stream that is to wait does not."""
 
-    def wait(self, stream: int, event: Any) -> None:
-        pass
-
-
-unordered = functools.cache(Unordered)  # it stays, as a device's streams do
-
-
-class UnorderedPool(CupyPool):
-    def _streams(self, device: int) -> DeviceStreams:
-        return unordered(device)
+    def _table(self) -> int:
+        return driver_without("stream_wait_event")
 
 
 def raced(cupy: Any, pool: CupyPool) -> float:
@@ -70,6 +65,7 @@ def raced(cupy: Any, pool: CupyPool) -> float:
     run(pool, 6, work)
     cupy.cuda.Device().synchronize()
     pool.wait()
+    run(pool, 1, work)  # what streams held until now, the arena may have
     result.fill(0)
     cupy.cuda.Device().synchronize()
     before = pool.stats
@@ -190,3 +186,97 @@ def test_a_stream_of_another_library_may_end(cupy: Any) -> None:
             assert int(cupy.arange(1000).sum()) == 499_500
         pool.free_all_blocks()
     assert pool.stats.live_bytes == 0
+
+
+def test_threads_may_drop_streams_while_others_ask(cupy: Any) -> None:
+    pool = CupyPool()
+
+    def batches() -> None:
+        cupy.cuda.Device(0).use()
+        with cupy.cuda.using_allocator(pool.malloc):
+            for _ in range(100):
+                with cupy.cuda.Stream(non_blocking=True):
+                    cupy.empty(1000)
+
+    with ThreadPoolExecutor(
+        8
+    ) as threads:  # the simulated device aborts where a stream is asked that has gone
+        for done in [threads.submit(batches) for _ in range(8)]:
+            done.result()
+    assert pool.stats.live_bytes == 0
+
+
+def test_a_last_reference_may_die_in_a_host_function(cupy: Any) -> None:
+    pool = CupyPool()
+    main, side = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+
+    def work() -> None:
+        with main:
+            lent, other = cupy.zeros(N), cupy.zeros(N)
+            pool.record_stream(lent, side)
+            box = [lent, other]
+            del lent, other
+            main.launch_host_func(list.clear, box)  # where no function of CUDA's may be called
+            del box
+            main.synchronize()
+
+    cupy.cuda.set_allocator(pool.malloc)
+    work()
+    run(pool, 6, work)
+    pool.wait()
+    assert pool.stats.live_bytes == 0
+    assert pool.stats.replayed > 0
+
+
+def test_a_new_thread_s_own_stream_has_the_memory_of_one_that_ended(cupy: Any) -> None:
+    pool = CupyPool()
+
+    def epoch() -> None:
+        cupy.cuda.Device(0).use()
+        with cupy.cuda.Stream.ptds, cupy.cuda.using_allocator(pool.malloc):
+            for _ in range(6):
+                with pool.step("job"):
+                    doubled = cupy.ones(1 << 21) * 2
+                    del doubled
+            cupy.cuda.Stream.ptds.synchronize()
+
+    for _ in range(12):
+        thread = threading.Thread(target=epoch)
+        thread.start()
+        thread.join()
+        while Path(
+            f"/proc/self/task/{thread.native_id}"
+        ).exists():  # Python's has ended, and now the system's
+            time.sleep(0.001)
+        pool.wait()
+    assert pool.stats.arena_bytes <= 32 << 20  # two arrays, of one thread
+
+
+def test_an_arena_of_an_allocator_in_stream_s_order(cupy: Any) -> None:
+    if cupy.cuda.runtime.is_hip:
+        pytest.skip("malloc_async is CUDA's")
+    pool = CupyPool(cupy.cuda.malloc_async)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.set_allocator(pool.malloc)
+    for number in range(12):  # a fault of the simulated device where the arena is not there yet
+        with pool.step(), stream:
+            total = (cupy.full(N, number) + 1).sum()
+        with stream:
+            assert int(total) == N * (number + 1)
+        pool.wait()
+    assert pool.stats.replayed > 0
+
+
+def test_memory_that_would_be_a_part_of_a_graph_is_refused_in_a_capture(cupy: Any, nvidia: None) -> None:
+    pool, stream = CupyPool(cupy.cuda.malloc_async), cupy.cuda.Stream(non_blocking=True)
+    with stream, cupy.cuda.using_allocator(pool.malloc):
+        array = cupy.zeros(N)
+        array += 1  # its kernel is loaded
+        stream.begin_capture()
+        with pytest.raises(PoolError, match="launched once"):
+            cupy.empty(N)
+        array += 1
+        graph = stream.end_capture()
+        for _ in range(2):
+            graph.launch(stream)
+        assert float(array.sum()) == 3 * N

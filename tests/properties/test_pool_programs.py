@@ -13,7 +13,7 @@ from .pool_machine import PoolMachine
 
 BACKENDS = {
     "native_backend": ("ProcessNativeBackend",),
-    "torch_cuda_backend": ("ProcessTorchCudaBackend", "OrderedTorchCudaBackend"),
+    "torch_cuda_backend": ("TorchCudaBackend", "ProcessTorchCudaBackend"),
 }
 """By module of this folder, which may skip without CuPy."""
 

@@ -22,7 +22,7 @@ class TorchCudaBackend(Backend):
         self.pool.cuda.fails = self._fails
 
     def _fails(self, name: str, size: int) -> bool:
-        if name not in ("malloc", "malloc_async"):
+        if name != "malloc":
             return False
         self.failures -= 1
         return self.failures >= 0
@@ -47,9 +47,3 @@ class ProcessTorchCudaBackend(TorchCudaBackend):
 
     of_process = True
     options: ClassVar[dict[str, Any]] = {"scope": "process"}
-
-
-class OrderedTorchCudaBackend(TorchCudaBackend):
-    """A device whose stream-ordered allocator serves what is not planned, after many segments."""
-
-    options: ClassVar[dict[str, Any]] = {"scope": "thread", "patience": 1}

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <type_traits>
+#include <utility>
 
 #include "apart.hpp"
 
@@ -17,7 +18,7 @@ constexpr const char* kHip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdh
 
 // Fills the table from a library, CUDA's or HIP's; returns the name of a function that is missing.
 std::string fill(CudaApi& api, void* library, bool is_cuda) {
-  std::string missing, no_pools, no_virtual_memory, no_text;
+  std::string missing, no_virtual_memory, no_graphs, no_text;
   const auto find = [&](auto& function, const char* cuda_name, const char* hip_name, std::string& lacks) {
     const std::string full = is_cuda ? "cu" + std::string(cuda_name) : "hip" + std::string(hip_name);
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, full.c_str()));
@@ -27,11 +28,11 @@ std::string fill(CudaApi& api, void* library, bool is_cuda) {
 #define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(missing, member, cuda, hip)
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_pools, member, cuda, hip)
-  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
 #define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_virtual_memory, member, cuda, hip)
   STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_FIND)
+#undef STOWPLAN_FIND
+#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_graphs, member, cuda, hip)
+  STOWPLAN_GRAPH_FUNCTIONS(STOWPLAN_FIND)
 #undef STOWPLAN_FIND
 #define STOWPLAN_FIND(member, name, parameters) find(api.member, #name, #name, missing);
   if (is_cuda) {
@@ -39,12 +40,11 @@ std::string fill(CudaApi& api, void* library, bool is_cuda) {
   } else {
     STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
     find(api.error_string, "", "GetErrorString", no_text);
-    api.memory_pools_supported = 88;
   }
 #undef STOWPLAN_FIND
 #undef STOWPLAN_FIND_IN
-  api.has_memory_pools = no_pools.empty();
   api.has_virtual_memory = no_virtual_memory.empty();
+  if (!no_graphs.empty()) api.capture_info = nullptr;
   return missing;
 }
 
@@ -79,6 +79,57 @@ CudaContext CudaApi::context_of(int device) const {
     known = context;
   }
   return context;
+}
+
+bool is_capturing(const CudaApi& api, std::int64_t stream) {
+  int status = kCudaCaptureNone;
+  return api.checked(api.stream_is_capturing(stream_handle(stream), &status)) != kCudaSuccess ||
+         status != kCudaCaptureNone;
+}
+
+bool tell_end_of_graph(const CudaApi& api, std::int64_t stream, void (*over)(void*), void* argument) {
+  int status = kCudaCaptureNone;
+  unsigned long long id = 0;
+  CudaGraph graph = nullptr;
+  CudaUserObject object = nullptr;
+  if (api.capture_info == nullptr) return false;
+  api.checked(api.capture_info(stream_handle(stream), &status, &id, &graph, nullptr, nullptr));
+  if (graph == nullptr) return false;
+  if (api.checked(api.make_object(&object, argument, over, 1, kCudaUserObjectUnordered)) != kCudaSuccess) return false;
+  // If this fails, the driver never calls `over`.
+  api.checked(api.retain_object(graph, object, 1, kCudaGraphTakesReference));
+  return true;
+}
+
+CudaError record_event(const CudaApi& api, int device, std::int64_t stream, CudaEvent& event) {
+  if (stream < 0) stream = 0;
+  const Apart apart;
+  const OnDevice on(api, device);
+  CudaError error = is_capturing(api, stream) ? kCudaCaptureUnsupported : kCudaSuccess;
+  if (error == kCudaSuccess && event == nullptr) error = api.checked(api.event_create(&event, kCudaEventDisableTiming));
+  if (error == kCudaSuccess) error = api.checked(api.event_record(event, stream_handle(stream)));
+  // Another thread may have begun a capture meanwhile, and then the event is the capture's.
+  if (error == kCudaSuccess && is_capturing(api, stream)) error = kCudaCaptureUnsupported;
+  if (error == kCudaSuccess || event == nullptr) return error;
+  const WhileCapturing allowed(api);
+  api.checked(api.event_destroy(std::exchange(event, nullptr)));
+  return error;
+}
+
+CudaApi no_device() {
+  CudaApi api;
+  api.malloc = [](void**, std::size_t) { return kCudaOutOfMemory; };
+  api.memory_info = [](std::size_t*, std::size_t*) { return kCudaInvalidHandle; };
+  api.event_create = [](CudaEvent*, unsigned) { return kCudaSuccess; };
+  api.event_record = [](CudaEvent, CudaStream) { return kCudaSuccess; };
+  api.event_query = api.event_synchronize = api.event_destroy = [](CudaEvent) { return kCudaSuccess; };
+  api.stream_wait_event = [](CudaStream, CudaEvent, unsigned) { return kCudaSuccess; };
+  api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone; };
+  api.exchange_capture_mode = api.get_device = [](int*) { return kCudaSuccess; };
+  api.set_device = [](int) { return kCudaSuccess; };
+  api.device_synchronize = api.get_last_error = [] { return kCudaSuccess; };
+  api.has_virtual_memory = false;
+  return api;
 }
 
 // A library is never closed.

@@ -20,18 +20,20 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
-struct CUmemPoolHandle_st;
+struct CUgraph_st;
+struct CUuserObject_st;
 
 namespace stowplan::allocator {
 
 using CudaContext = CUctx_st*;
 using CudaStream = CUstream_st*;
 using CudaEvent = CUevent_st*;
-using CudaMemoryPool = CUmemPoolHandle_st*;
+using CudaGraph = CUgraph_st*;
+using CudaUserObject = CUuserObject_st*;
 using CudaError = int;
 using MemoryHandle = std::uint64_t;
 
-// CUmemLocation, CUmemAllocationProp, CUmemAccessDesc and CUmemPoolProps, of which HIP's have the same layout.
+// CUmemLocation, CUmemAllocationProp and CUmemAccessDesc, of which HIP's have the same layout.
 struct MemoryLocation {
   int type = 1;  // a device
   int device = 0;
@@ -41,34 +43,27 @@ struct MemoryProperties {
   int handle_types = 0;
   MemoryLocation location;
   void* metadata = nullptr;
-  unsigned char flags[8] = {};
+  unsigned char compression = 0, rdma = 0;
+  unsigned char others[6] = {};
 };
 struct MemoryAccess {
   MemoryLocation location;
   int flags = 3;  // read and write
 };
-struct MemoryPoolProperties {
-  int type = 1;  // pinned: the only one there is
-  int handle_types = 0;
-  MemoryLocation location;
-  void* security = nullptr;
-  std::size_t most = 0;  // bytes; 0: as many as there are
-  unsigned char reserved[56] = {};
-};
-
-constexpr CudaError kCudaSuccess = 0, kCudaOutOfMemory = 2, kCudaNotReady = 600, kCudaCaptureUnsupported = 900;
-constexpr int kCudaReleaseThreshold = 4;         // cudaMemPoolAttrReleaseThreshold
-constexpr int kCudaReservedCurrent = 5;          // cudaMemPoolAttrReservedMemCurrent
-constexpr unsigned kCudaEventDisableTiming = 2;  // cudaEventDisableTiming
-constexpr int kCudaCaptureNone = 0;              // cudaStreamCaptureStatusNone
-constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
+constexpr CudaError kCudaSuccess = 0, kCudaOutOfMemory = 2, kCudaNotReady = 600, kCudaCaptureUnsupported = 900,
+                    kCudaInvalidHandle = 400;
+constexpr unsigned kCudaEventDisableTiming = 2;   // cudaEventDisableTiming
+constexpr int kCudaCaptureNone = 0;               // cudaStreamCaptureStatusNone
+constexpr unsigned kCudaUserObjectUnordered = 1;  // cudaUserObjectNoDestructorSync
+constexpr unsigned kCudaGraphTakesReference = 1;  // cudaGraphUserObjectMove
+constexpr int kCudaRelaxed = 2;                   // cudaStreamCaptureModeRelaxed
+constexpr int kCudaRdmaWithVirtualMemory = 110;   // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 
 // Member, name after "cu" and after "hip", and parameters; each returns an error.
 // clang-format off
 #define STOWPLAN_CUDA_FUNCTIONS(function) \
   function(malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \
   function(free, MemFree_v2, Free, (void*)) \
-  function(device_attribute, DeviceGetAttribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
   function(memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
   function(count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
   function(can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer)) \
@@ -81,19 +76,6 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
   function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
   function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())
-
-// The functions of the stream-ordered allocator; the pool uses none of them where one is missing.
-#define STOWPLAN_ORDERED_FUNCTIONS(function) \
-  function(malloc_async, MemAllocFromPoolAsync, MallocFromPoolAsync, \
-           (void**, std::size_t, CudaMemoryPool, CudaStream)) \
-  function(free_async, MemFreeAsync, FreeAsync, (void*, CudaStream)) \
-  function(make_memory_pool, MemPoolCreate, MemPoolCreate, (CudaMemoryPool*, const MemoryPoolProperties*)) \
-  function(end_memory_pool, MemPoolDestroy, MemPoolDestroy, (CudaMemoryPool)) \
-  function(set_memory_pool, MemPoolSetAttribute, MemPoolSetAttribute, (CudaMemoryPool, int attribute, void*)) \
-  function(ask_memory_pool, MemPoolGetAttribute, MemPoolGetAttribute, (CudaMemoryPool, int attribute, void*)) \
-  function(open_memory_pool, MemPoolSetAccess, MemPoolSetAccess, \
-           (CudaMemoryPool, const MemoryAccess*, std::size_t)) \
-  function(trim_memory_pool, MemPoolTrimTo, MemPoolTrimTo, (CudaMemoryPool, std::size_t keep))
 
 // The functions of virtual memory; the pool uses none of them where one is missing.
 #define STOWPLAN_VIRTUAL_FUNCTIONS(function) \
@@ -108,9 +90,19 @@ constexpr int kCudaRelaxed = 2;                  // cudaStreamCaptureModeRelaxed
   function(unmap, MemUnmap, MemUnmap, (void*, std::size_t)) \
   function(set_access, MemSetAccess, MemSetAccess, (void*, std::size_t, const MemoryAccess*, std::size_t))
 
+// What tells when a graph has gone; where one is missing, nothing does.
+#define STOWPLAN_GRAPH_FUNCTIONS(function) \
+  function(capture_info, StreamGetCaptureInfo_v2, StreamGetCaptureInfo_v2, \
+           (CudaStream, int* status, unsigned long long* id, CudaGraph*, void* dependencies, std::size_t* count)) \
+  function(make_object, UserObjectCreate, UserObjectCreate, \
+           (CudaUserObject*, void* argument, void (*destroy)(void*), unsigned count, unsigned flags)) \
+  function(retain_object, GraphRetainUserObject, GraphRetainUserObject, \
+           (CudaGraph, CudaUserObject, unsigned count, unsigned flags))
+
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
   function(initialize, Init, (unsigned flags)) \
+  function(device_attribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
   function(retain_context, DevicePrimaryCtxRetain, (CudaContext*, int device)) \
   function(get_context, CtxGetCurrent, (CudaContext*)) \
   function(push_context, CtxPushCurrent_v2, (CudaContext)) \
@@ -127,8 +119,8 @@ struct CudaApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
-  STOWPLAN_ORDERED_FUNCTIONS(STOWPLAN_MEMBER)
   STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_MEMBER)
+  STOWPLAN_GRAPH_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
@@ -136,9 +128,7 @@ struct CudaApi {
   STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER
   const char* (*error_string)(CudaError) = nullptr;  // HIP's
-  // All of these functions were found.
-  bool has_memory_pools = true, has_virtual_memory = true;
-  int memory_pools_supported = 115;  // the attribute's number: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED
+  bool has_virtual_memory = true;                    // all of its functions were found
 
   // HIP remembers an error that its caller has dealt with, and would tell the next one that asks.
   CudaError checked(CudaError error) const {
@@ -156,8 +146,22 @@ struct CudaApi {
 // system's driver. Returns the name of a function that was not found; empty: none is missing. It calls nothing.
 std::string find_driver(CudaApi& api);
 
+// The table where there is no device: everything is on stream 0, and over at once.
+CudaApi no_device();
+
 // CUDA names its legacy default stream 0 and each thread's own 2; the others are addresses.
 inline CudaStream stream_handle(std::int64_t stream) { return reinterpret_cast<CudaStream>(stream); }
+
+// Whether a stream is being captured, or the driver does not say.
+bool is_capturing(const CudaApi& api, std::int64_t stream);
+// Has the driver call `over(argument)` once, when the graph that a stream is captured into and its executable graphs
+// are destroyed and no launch of them runs: on any thread, and `over` may call nothing of CUDA's. False: the driver
+// will not call it (CUDA C++ Programming Guide, "CUDA User Objects").
+bool tell_end_of_graph(const CudaApi& api, std::int64_t stream, void (*over)(void*), void* argument);
+// Has an event, made if it is null, stand behind all that a stream has been given. While the stream is being captured,
+// kCudaCaptureUnsupported. For a thread's own default stream, which has a number below 0, the legacy one stands: it
+// waits for these. After an error there is no event.
+CudaError record_event(const CudaApi& api, int device, std::int64_t stream, CudaEvent& event);
 
 // The calling thread's current device is this one, until the end of the scope.
 class OnDevice {

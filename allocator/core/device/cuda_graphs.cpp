@@ -48,13 +48,13 @@ CudaGraphs::PoolPtr CudaGraphs::pool_of(Stream stream) {
 }
 
 bool CudaGraphs::request(Bytes size, Stream stream, void*& address, CudaError& error) {
-  size = (size + Segments::kUnit - 1) / Segments::kUnit * Segments::kUnit;
+  size = (size + DeviceHeap::kUnit - 1) / DeviceHeap::kUnit * DeviceHeap::kUnit;
   Lock lock(mutex_);
   const PoolPtr pool = pool_of(stream);
   if (pool == nullptr) return false;
   if (place(pool, size, stream, address)) return true;
   lock.unlock();
-  CudaBlock* segment = memory_.take_for_all((size + kSegment - 1) / kSegment * kSegment, error);
+  CudaBlock* segment = memory_.take(Wanted{(size + kSegment - 1) / kSegment * kSegment, 0, true}, error);
   address = nullptr;
   if (segment == nullptr) return true;
   lock.lock();

@@ -2,89 +2,138 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <utility>
 
 #include "apart.hpp"
-#include "device_pool.hpp"
+#include "thread_stream.hpp"
 
 // CUDA calls that a capture forbids are made with `WhileCapturing`: they have nothing to do with it.
 
 namespace stowplan::allocator {
 
+namespace {
+
+// While it is there, no stream leaves. A thread that frees within a function of CUDA's has it already.
+class Staying {
+ public:
+  explicit Staying(std::shared_mutex& streams) : streams_(streams), outer_(std::exchange(inner(), &streams)) {
+    if (outer_ != &streams) streams.lock_shared();
+  }
+  Staying(const Staying&) = delete;
+  Staying& operator=(const Staying&) = delete;
+  ~Staying() {
+    if (outer_ != &streams_) streams_.unlock_shared();
+    inner() = outer_;
+  }
+
+ private:
+  static std::shared_mutex*& inner() {
+    thread_local std::shared_mutex* mutex = nullptr;
+    return mutex;
+  }
+  std::shared_mutex& streams_;
+  std::shared_mutex* const outer_;
+};
+
+}  // namespace
+
 CudaMemory::~CudaMemory() {
-  std::vector<CudaBlock*> of_graphs;
-  for (const auto& [address, block] : blocks_) {
-    if (block->of_graph) of_graphs.push_back(block);
-  }
-  for (CudaBlock* block : of_graphs) {
-    block->of_graph = false;
-    give(block);
-  }
-  give_what_waits();
-  if (memory_pool_ == nullptr) return;
-  const OnDevice on(api_, device_);
-  checked(api_.end_memory_pool(memory_pool_));
-}
-
-CudaMemoryPool CudaMemory::memory_pool() {
-  const Lock lock(looking_);
-  if (looked_) return memory_pool_;
-  looked_ = true;
-  int supported = 0;
-  if (!api_.has_memory_pools) return nullptr;
-  if (checked(api_.device_attribute(&supported, api_.memory_pools_supported, device_)) != kCudaSuccess) return nullptr;
-  if (supported == 0) return nullptr;
-  MemoryPoolProperties properties;
-  properties.location.device = device_;
-  CudaMemoryPool pool = nullptr;
-  if (checked(api_.make_memory_pool(&pool, &properties)) != kCudaSuccess) return nullptr;
-  std::uint64_t all = UINT64_MAX;  // it keeps what is freed, until trim()
-  CudaError error = checked(api_.set_memory_pool(pool, kCudaReleaseThreshold, &all));
-  for (const int peer : api_.peers_of(device_)) {
-    MemoryAccess access;
-    access.location.device = peer;
-    if (error == kCudaSuccess) error = checked(api_.open_memory_pool(pool, &access, 1));
-  }
-  if (error == kCudaSuccess) return memory_pool_ = pool;
-  checked(api_.end_memory_pool(pool));
-  return nullptr;
-}
-
-bool CudaMemory::is_capturing(Stream stream) const {
-  int status = kCudaCaptureNone;
-  return checked(api_.stream_is_capturing(stream_handle(stream), &status)) != kCudaSuccess ||
-         status != kCudaCaptureNone;
+  for (const auto& [address, block] : blocks_) block->graph = nullptr;
+  waiting_.insert(waiting_.end(), of_graphs_.begin(), of_graphs_.end());
+  of_graphs_.clear();
+  *any_waits_ = true;
+  settle();
 }
 
 void CudaMemory::note_stream(Stream stream) {
-  const Lock lock(mutex_);
-  served_.insert(stream == DevicePool::kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
+  const Apart apart;
+  const std::unique_lock lock(streams_);
+  served_.insert(stream == kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
   last_served_.store(stream, std::memory_order_release);
 }
 
 std::vector<Stream> CudaMemory::served() {
-  const Lock lock(mutex_);
+  const Staying staying(streams_);
   return {served_.begin(), served_.end()};
+}
+
+CudaError CudaMemory::record_if_served(CudaEvent& event, Stream stream) {
+  const Apart apart;
+  const Staying staying(streams_);
+  return is_served(stream) ? record_event(api_, device_, stream, event) : kCudaInvalidHandle;
+}
+
+bool CudaMemory::is_capturing(Stream stream) {
+  const Staying staying(streams_);
+  return is_served(stream) && allocator::is_capturing(api_, stream);
 }
 
 bool CudaMemory::is_capturing() {
   const std::vector<Stream> streams = served();
   if (streams.empty()) return false;
   const OnDevice on(api_, device_);
-  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) { return is_capturing(stream); });
+  return std::any_of(streams.begin(), streams.end(), [this](Stream stream) {
+    return is_capturing(stream) && (program_.has_dropped == nullptr || !program_.has_dropped(program_.self, stream));
+  });
 }
 
-CudaError CudaMemory::record(CudaEvent& event, Stream stream) const {
+bool CudaMemory::leave(Stream stream) {
+  const Apart apart;
+  CudaEvent event = nullptr;
+  const CudaError error = record_if_served(event, stream);
+  if (error == kCudaCaptureUnsupported) return false;
+  heap_.leave(stream);
+  if (error != kCudaSuccess) {
+    lose(stream);
+    return true;
+  }
+  const Left left(event, Destroy{this});
+  end_left(false);
+  {
+    const Lock lock(mutex_);
+    left_.push_back(left);
+  }
+  erase(stream);
+  return true;
+}
+
+// From here on CUDA is asked nothing of a stream.
+void CudaMemory::erase(Stream stream) {
+  const Apart apart;
+  const std::unique_lock lock(streams_);
+  served_.erase(stream);
+  last_served_ = -1;
+}
+
+void CudaMemory::lose(Stream stream) {
+  {
+    const Staying staying(streams_);
+    if (!is_served(stream)) return;
+  }
+  {
+    const Lock lock(mutex_);
+    lost_.push_back(stream);
+    *any_waits_ = true;
+    ++losses_;
+  }
+  erase(stream);
+}
+
+void CudaMemory::wait(Stream stream, CudaEvent event) const {
   const Apart apart;
   const OnDevice on(api_, device_);
-  if (is_capturing(stream)) return kCudaCaptureUnsupported;
-  CudaError error = checked(api_.event_create(&event, kCudaEventDisableTiming));
-  if (error != kCudaSuccess) return error;
-  error = checked(api_.event_record(event, stream_handle(stream)));
-  // Another thread may have begun a capture meanwhile, and then the event is the capture's.
-  if (error == kCudaSuccess && is_capturing(stream)) error = kCudaCaptureUnsupported;
-  if (error != kCudaSuccess) destroy(event);
-  return error;
+  const CudaError error = checked(api_.stream_wait_event(stream_handle(stream), event, 0));
+  if (error != kCudaSuccess) throw Refusal(error);
+}
+
+bool CudaMemory::is_over(CudaEvent event) const {
+  const Apart apart;
+  const WhileCapturing allowed(api_);
+  const CudaError error = checked(api_.event_query(event));
+  if (error != kCudaSuccess && error != kCudaNotReady) throw Refusal(error);
+  return error == kCudaSuccess;
 }
 
 void CudaMemory::destroy(CudaEvent event) const {
@@ -94,17 +143,18 @@ void CudaMemory::destroy(CudaEvent event) const {
 }
 
 CudaError CudaMemory::synchronize() {
+  if (is_capturing()) return kCudaCaptureUnsupported;
   const std::vector<Stream> streams = served();
-  if (streams.empty()) return kCudaSuccess;
+  if (streams.empty() && losses_ == awaited_) return end_left(true);  // nothing makes a context
   const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  std::vector<CudaEvent> events;
   CudaError error = kCudaSuccess;
   bool any_ended = false;
+  std::vector<CudaEvent> events;
   for (const Stream stream : streams) {
     CudaEvent event = nullptr;
-    const CudaError recorded = record(event, stream);
+    const CudaError recorded = record_if_served(event, stream);
     if (recorded == kCudaSuccess) {
       events.push_back(event);
     } else if (recorded == kCudaCaptureUnsupported) {
@@ -113,63 +163,85 @@ CudaError CudaMemory::synchronize() {
       any_ended = true;
     }
   }
+  const std::uint64_t losses = losses_;
+  any_ended = any_ended || losses != awaited_;
   for (CudaEvent event : events) {
     if (error == kCudaSuccess) error = checked(api_.event_synchronize(event));
     destroy(event);
   }
+  if (error == kCudaSuccess) error = end_left(true);
   if (error == kCudaSuccess && any_ended) error = checked(api_.device_synchronize());
+  if (error == kCudaSuccess) awaited_ = losses;
   return error;
 }
 
-CudaError CudaMemory::ask(CudaBlock& block, bool for_all) {
+// Drops the events of streams that have left which are over; waits for them all, or asks.
+CudaError CudaMemory::end_left(bool waits) {
+  std::vector<Left> left, over;
+  {
+    const Lock lock(mutex_);
+    left = left_;
+  }
+  if (left.empty()) return kCudaSuccess;
   const Apart apart;
-  const OnDevice on(api_, device_);
-  block.of_graph = !for_all && is_capturing(block.stream);
+  const WhileCapturing allowed(api_);
+  CudaError error = kCudaSuccess;
+  for (const Left& event : left) {
+    const CudaError answer = checked(waits ? api_.event_synchronize(event.get()) : api_.event_query(event.get()));
+    if (answer == kCudaSuccess) over.push_back(event);
+    if (answer != kCudaSuccess) error = answer;
+  }
+  const Lock lock(mutex_);
+  const auto is_over = [&](const Left& event) { return std::find(over.begin(), over.end(), event) != over.end(); };
+  left_.erase(std::remove_if(left_.begin(), left_.end(), is_over), left_.end());
+  return error;
+}
+
+// Makes the record of the graph that a stream is captured into; the driver tells it of the graph's end.
+std::shared_ptr<GraphLife> CudaMemory::begin_life(Stream stream) const {
+  const Apart apart;
+  const WhileCapturing allowed(api_);
+  auto life = std::make_shared<GraphLife>();
+  life->any_news = any_waits_;
+  auto* const known = new std::shared_ptr<GraphLife>(life);
+  const auto over = [](void* argument) {
+    const std::unique_ptr<std::shared_ptr<GraphLife>> gone(static_cast<std::shared_ptr<GraphLife>*>(argument));
+    (*gone)->is_over = true;
+    *(*gone)->any_news = true;
+  };
+  if (!tell_end_of_graph(api_, stream, over, known)) delete known;
+  return life;
+}
+
+CudaError CudaMemory::ask(CudaBlock& block, const Wanted& wanted) {
+  if (!wanted.for_all && allocator::is_capturing(api_, block.stream)) block.graph = begin_life(block.stream);
+  CudaError error = kCudaSuccess;
+  if (program_.serves_all || (wanted.is_sample && program_.serves_samples)) {
+    std::uintptr_t address = 0;
+    error = program_.take(program_.self, wanted.client, wanted.size, &address, &block.foreign);
+    block.address = reinterpret_cast<void*>(address);
+    return error;
+  }
   // A thread's own default stream is another one to the thread that frees the block.
-  const bool is_own = block.stream == DevicePool::kPerThread;
-  if (!for_all && !block.of_graph && !is_own && segments_.is_worn() && memory_pool() != nullptr)
-    return ask_ordered(block);
-  const Stream own = is_own ? stream_of_thread() : block.stream;
-  const CudaError error = segments_.take(block.size, for_all || block.of_graph ? kShared : own, block.place);
+  const Stream own = block.stream == kPerThread ? ThreadStream::own() : block.stream;
+  const Stream stream = wanted.for_all || block.graph != nullptr ? DeviceHeap::kShared : own;
+  error = heap_.take(block.size, stream, block.place);
   block.address = reinterpret_cast<void*>(block.place.address);
   return error;
 }
 
-CudaError CudaMemory::ask_ordered(CudaBlock& block) {
-  segments_.trim();  // they serve no more
-  if (!segments_.keep_limit(block.size)) return kCudaOutOfMemory;
-  const WhileCapturing allowed(api_);
-  const auto size = static_cast<std::size_t>(block.size);
-  const CudaError error = checked(api_.malloc_async(&block.address, size, memory_pool(), stream_handle(block.stream)));
-  block.ordered = error == kCudaSuccess;
-  if (!block.ordered) return error;
-  ordered_ += block.size;
-  note_ordered();
-  return error;
-}
-
-// Has the account count what the stream-ordered allocator holds.
-void CudaMemory::note_ordered() {
-  if (memory_pool_ == nullptr) return;
-  const Bytes used = ordered_;
-  std::uint64_t held = 0;
-  const OnDevice on(api_, device_);
-  const CudaError error = checked(api_.ask_memory_pool(memory_pool_, kCudaReservedCurrent, &held));
-  segments_.note_beside(error == kCudaSuccess ? static_cast<Bytes>(held) : used, used);
-}
-
-CudaBlock* CudaMemory::take(Bytes size, Stream stream, bool for_all, CudaError& error) {
-  give_what_waits();
+CudaBlock* CudaMemory::take(const Wanted& wanted, CudaError& error) {
+  settle();
   limit();
   auto block = std::make_unique<CudaBlock>();
-  block->size = size;
-  block->stream = stream;
-  block->guarded = for_all;
+  block->size = wanted.size;
+  block->stream = wanted.stream;
+  block->guarded = wanted.for_all;
   std::map<std::uintptr_t, CudaBlock*> noted{{0, block.get()}};  // before CUDA gives anything
-  error = ask(*block, for_all);
-  if (error == kCudaOutOfMemory && synchronize() == kCudaSuccess) {
-    trim();
-    error = ask(*block, for_all);
+  error = ask(*block, wanted);
+  const bool may_collect = program_.collect != nullptr && !program_.serves_all;
+  if (error == kCudaOutOfMemory && may_collect && program_.collect(program_.self)) {
+    error = ask(*block, wanted);
   }
   if (error != kCudaSuccess) return nullptr;
   auto node = noted.extract(noted.begin());
@@ -186,12 +258,15 @@ bool CudaMemory::may_go(const CudaBlock& block) {
 }
 
 void CudaMemory::give(CudaBlock* block) {
-  if (block->of_graph) return;
+  if (block->graph != nullptr) return put_off(block);
   const OnDevice on(api_, device_);
-  if (may_go(*block)) return go(block);
+  may_go(*block) ? go(block) : put_off(block);
+}
+
+void CudaMemory::put_off(CudaBlock* block) {
   const Lock lock(mutex_);
-  waiting_.push_back(block);
-  any_waits_ = true;
+  (block->graph != nullptr ? of_graphs_ : waiting_).push_back(block);
+  *any_waits_ = true;
 }
 
 void CudaMemory::go(CudaBlock* block) {
@@ -201,63 +276,51 @@ void CudaMemory::go(CudaBlock* block) {
     const Lock lock(mutex_);
     node = blocks_.extract(reinterpret_cast<std::uintptr_t>(block->address));
   }
-  if (block->place.address != 0) {
-    segments_.give(block->place);
-    delete block;
-    return;
+  if (block->foreign != 0) {
+    program_.give(program_.self, block->foreign);
+  } else {
+    heap_.give(block->place);
   }
-  const WhileCapturing allowed(api_);
-  if (!block->ordered) {
-    checked(api_.free(block->address));
-  } else if (checked(api_.free_async(block->address, stream_handle(block->stream))) != kCudaSuccess) {
-    {
-      const Lock lock(mutex_);
-      blocks_.insert(std::move(node));
-    }
-    block->ordered = false;  // its stream is there no longer, and cudaFree does not wait for such memory
-    block->guarded = true;
-    block->stream = 0;
-    return give(block);
-  }
-  ordered_ -= block->size;
-  note_ordered();
   delete block;
 }
 
-void CudaMemory::give_what_waits() {
-  if (!any_waits_) return;
+void CudaMemory::settle() {
+  if (!*any_waits_) return;
   std::vector<CudaBlock*> waiting;
+  std::vector<Stream> lost;
   {
     const Lock lock(mutex_);
+    *any_waits_ = false;
+    waiting_.reserve(waiting_.size() + of_graphs_.size());
     waiting.swap(waiting_);
-    any_waits_ = false;
+    lost.swap(lost_);
+    const auto gone = std::partition(of_graphs_.begin(), of_graphs_.end(),
+                                     [](const CudaBlock* block) { return !block->graph->is_over; });
+    for (auto at = gone; at != of_graphs_.end(); ++at) {
+      (*at)->graph = nullptr;
+      (*at)->guarded = true;  // the program may have used it on any stream
+      waiting.push_back(*at);
+    }
+    of_graphs_.erase(gone, of_graphs_.end());
   }
+  for (const Stream stream : lost) heap_.leave(stream);
   for (CudaBlock* block : waiting) give(block);
 }
 
 void CudaMemory::trim() {
   const Apart apart;
-  give_what_waits();
-  segments_.trim();
-  if (memory_pool_ == nullptr || is_capturing()) return;
-  const OnDevice on(api_, device_);
-  const WhileCapturing allowed(api_);
-  checked(api_.trim_memory_pool(memory_pool_, 0));
-  note_ordered();
-}
-
-void CudaMemory::note_arenas(Bytes size) {
-  if (memory_pool_ != nullptr) trim();
-  segments_.note_arenas(size);
+  settle();
+  if (program_.trim != nullptr) program_.trim(program_.self);
+  heap_.trim();
 }
 
 Bytes CudaMemory::limit() {
   std::size_t free = 0, total = 0;
   if (is_fraction_ && info(free, total)) {
     is_fraction_ = false;
-    segments_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction_ * static_cast<double>(total))));
+    heap_.set_limit(std::max(Bytes{1}, static_cast<Bytes>(fraction_ * static_cast<double>(total))));
   }
-  return segments_.limit();
+  return heap_.limit();
 }
 
 bool CudaMemory::info(std::size_t& free, std::size_t& total) const {
@@ -274,7 +337,7 @@ void* CudaMemory::base_of(void* address, std::size_t& size) {
   const CudaBlock& block = *std::prev(next)->second;
   if (at - reinterpret_cast<std::uintptr_t>(block.address) >= static_cast<std::uintptr_t>(block.size)) return nullptr;
   if (const Page* page = block.place.page) {
-    size = static_cast<std::size_t>(segments_.page());
+    size = static_cast<std::size_t>(heap_.page());
     return reinterpret_cast<void*>(page->address);
   }
   size = static_cast<std::size_t>(block.size);

@@ -1,70 +1,122 @@
 // The memory of one CUDA device, as an upstream: what a pool takes from it and gives back.
 //
-// It comes in segments (segments.hpp), which keep the account, and after a second's worth of calls of the driver, from
-// CUDA's stream-ordered allocator, which splits its memory. Before memory is freed, the pool waits for the work of the
-// streams that it has served. It does not wait for the whole device, because that would destroy the captures of all
-// streams; it does so only where one of its streams has ended and takes no event.
+// It comes from a heap (device_heap.hpp), which keeps the account; or from an allocator of the program's (`Allocator`),
+// for all requests, or for those of steps without a plan. Before memory that several streams use is freed, the
+// pool waits for the work of the streams that it has served. It does not wait for the whole device, because that would
+// destroy the captures of all streams; it does so only where one of its streams has ended and takes no event.
 //
 // While one of these streams is being captured it may not be given the end of memory from before, and cannot be waited
 // for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the
-// graph's, which may be launched at any time: it goes with the pool.
+// graph's, which may be launched at any time: it goes when the driver says that the graph has gone, or with the pool.
 //
-// Any thread, at any time. CUDA is never called under the lock.
+// A stream that the program drops leaves: an event stands for its work, and its handle may be another one's. Of one
+// that has gone by itself, another library's, or in a capture, there is none: then the device is waited for.
+//
+// Any thread, at any time. CUDA is never called under the lock, nor is the program.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <vector>
 
 #include "cuda_api.hpp"
+#include "device_heap.hpp"
 #include "plan.hpp"
-#include "segments.hpp"
 
 namespace stowplan::allocator {
+
+// The program's functions; none throws. 0 as `self`: there are none.
+struct Allocator {
+  void* self = nullptr;
+  bool serves_all = false, serves_samples = false;
+  // Returns an error, or an address and what give() takes. `client`: who asks; null: an arena.
+  CudaError (*take)(void* self, void* client, Bytes size, std::uintptr_t* address, std::uint64_t* memory) = nullptr;
+  void (*give)(void* self, std::uint64_t memory) = nullptr;
+  void (*trim)(void* self) = nullptr;
+  // Drops garbage that may hold blocks; whether there is sense in asking for memory once more.
+  bool (*collect)(void* self) = nullptr;
+  // Whether the program has dropped a stream that is being captured; then it is none of the pool's any more.
+  bool (*has_dropped)(void* self, Stream stream) = nullptr;
+};
+
+// Whose memory it is to be: of a stream, of none (an arena's), or of a step without a plan.
+struct Wanted {
+  Bytes size = 0;
+  Stream stream = 0;
+  bool for_all = false, is_sample = false;
+  void* client = nullptr;
+};
+
+// CUDA refuses something in the midst of a call.
+struct Refusal : std::exception {
+  explicit Refusal(CudaError error) : error(error) {}
+  CudaError error;
+};
+
+// A graph that has memory; and what tells the pool to look whether graphs have gone, which may outlive it.
+struct GraphLife {
+  std::atomic<bool> is_over{false};
+  std::shared_ptr<std::atomic<bool>> any_news;
+};
 
 struct CudaBlock {
   void* address = nullptr;
   Bytes size = 0;
   Stream stream = 0;
-  Segments::Place place;  // or none:
-  bool ordered = false;   // from the stream-ordered allocator
-  bool guarded = false;   // other streams may still use it: they are waited for before it goes back
-  bool of_graph = false;  // asked for in a capture
+  DeviceHeap::Place place;
+  std::uint64_t foreign = 0;         // or the program's memory
+  bool guarded = false;              // other streams may still use it: they are waited for before it goes back
+  std::shared_ptr<GraphLife> graph;  // that was being captured when it was asked for
 };
 
 class CudaMemory {
  public:
-  CudaMemory(const CudaApi& api, int device, Bytes limit) : api_(api), device_(device) { segments_.set_limit(limit); }
+  CudaMemory(const CudaApi& api, int device, Bytes limit) : api_(api), device_(device) { heap_.set_limit(limit); }
   ~CudaMemory();
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
 
+  // Once, before all else.
+  void use(const Allocator& allocator) { program_ = allocator; }
+  const Allocator& program() const { return program_; }
   // Null where there is none: then `error` says why.
-  CudaBlock* take(Bytes size, Stream stream, CudaError& error) { return take(size, stream, false, error); }
-  CudaBlock* take_for_all(Bytes size, CudaError& error) { return take(size, 0, true, error); }
+  CudaBlock* take(const Wanted& wanted, CudaError& error);
+  CudaBlock* take(Bytes size, Stream stream, CudaError& error) { return take(Wanted{size, stream}, error); }
   void give(CudaBlock* block);
+  // The same, with the next request: nothing of CUDA's is called now.
+  void put_off(CudaBlock* block);
+  // Gives back what waits for a capture to end, or for another thread.
+  void settle();
   // Gives back to the device what is free.
   void trim();
-  // The account of what is held.
-  Segments& segments() { return segments_; }
-  // All arenas are to have so many bytes from now on: what is free makes room.
-  void note_arenas(Bytes size);
+  DeviceHeap& heap() { return heap_; }
 
   // Whether a stream is another one than the last one that was noted.
   bool is_new(Stream stream) const { return stream != last_served_.load(std::memory_order_acquire); }
   // Notes that a stream uses the pool's memory.
   void note_stream(Stream stream);
+  // The program drops a stream; false: not now, as it is being captured.
+  bool leave(Stream stream);
+  // A stream has gone. Called anywhere, by a finalizer, too: the heap hears of it with the next request.
+  void lose(Stream stream);
+  std::uint64_t losses() const { return losses_; }
   // Waits for all that these streams have been given; fails while one of them is being captured.
   CudaError synchronize();
-  // Makes an event behind all that a stream has been given; fails while it is being captured.
-  CudaError record(CudaEvent& event, Stream stream) const;
+  // Makes an event behind all that a stream has been given. kCudaCaptureUnsupported: not now; kCudaInvalidHandle: it
+  // has left.
+  CudaError record_if_served(CudaEvent& event, Stream stream);
+  // Has a stream wait for an event; whether an event is over. Refusal: CUDA does not say.
+  void wait(Stream stream, CudaEvent event) const;
+  bool is_over(CudaEvent event) const;
   void destroy(CudaEvent event) const;
-  bool is_capturing();                     // one of them is
-  bool is_capturing(Stream stream) const;  // or CUDA does not say
+  bool is_capturing();  // one of them is
 
   // Bytes that all blocks may take together; 0: as many as there are.
   Bytes limit();
@@ -83,38 +135,55 @@ class CudaMemory {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
-  // Whose segments blocks have that several streams use: all use of them is waited for before another one has them.
-  static constexpr Stream kShared = INT64_MIN;
-
-  CudaBlock* take(Bytes size, Stream stream, bool for_all, CudaError& error);
   std::vector<Stream> served();
-  CudaError ask(CudaBlock& block, bool for_all);
-  CudaError ask_ordered(CudaBlock& block);
-  void note_ordered();
+  bool is_served(Stream stream) const { return served_.count(stream < 0 || stream == kPerThread ? 0 : stream) != 0; }
+  bool is_capturing(Stream stream);
+  void erase(Stream stream);
+  CudaError end_left(bool waits);
+  std::shared_ptr<GraphLife> begin_life(Stream stream) const;
+  CudaError ask(CudaBlock& block, const Wanted& wanted);
   bool may_go(const CudaBlock& block);
   void go(CudaBlock* block);
-  void give_what_waits();
-  // The stream-ordered allocator's, of our own: what others take from theirs is none of our business. All peers may use
-  // its memory, as programs enable that for a device, which does not hold for such pools. Null: there is none.
-  CudaMemoryPool memory_pool();
   CudaError checked(CudaError error) const { return api_.checked(error); }
 
   const CudaApi& api_;
   const int device_;
-  Segments segments_{api_, device_, [](void* self) { return static_cast<CudaMemory*>(self)->synchronize() == 0; },
-                     this};
   std::atomic<double> fraction_{0};
   std::atomic<bool> is_fraction_{false};  // the limit is yet to be made of it
-  std::atomic<Bytes> ordered_{0};         // bytes of live blocks of the stream-ordered allocator
   std::atomic<Stream> last_served_{-1};
-  std::mutex looking_;
-  bool looked_ = false;
-  std::atomic<CudaMemoryPool> memory_pool_{nullptr};
   std::mutex mutex_;
   std::set<Stream> served_;
+  std::shared_mutex streams_;  // guards them: none goes while CUDA is asked of it. Nobody waits for the GIL under it
+  std::vector<Stream> lost_;   // of which the heap has not heard
+  std::atomic<std::uint64_t> losses_{0}, awaited_{0};  // the work of so many is over
+  using Left = std::shared_ptr<CUevent_st>;
+  std::vector<Left> left_;  // events behind the work of streams that have left
+  Allocator program_;
   std::map<std::uintptr_t, CudaBlock*> blocks_;  // by address
   std::vector<CudaBlock*> waiting_;              // for captures to end
-  std::atomic<bool> any_waits_{false};
+  std::vector<CudaBlock*> of_graphs_;            // which are there
+  // Whether settle() has something to look at.
+  std::shared_ptr<std::atomic<bool>> any_waits_ = std::make_shared<std::atomic<bool>>(false);
+  // The last, as it asks for the others when it goes.
+  DeviceHeap heap_{api_,
+                   device_,
+                   {this,
+                    [](void* self, Stream stream, CudaEvent& event) {
+                      return static_cast<CudaMemory*>(self)->record_if_served(event, stream);
+                    },
+                    [](void* self) { return static_cast<CudaMemory*>(self)->is_capturing(); }}};
 };
+
+// An event, and memory, that go with the end of a scope.
+struct Destroy {
+  const CudaMemory* memory;
+  void operator()(CudaEvent event) const { memory->destroy(event); }
+};
+using OwnEvent = std::unique_ptr<CUevent_st, Destroy>;
+struct GiveBack {
+  CudaMemory* memory;
+  void operator()(CudaBlock* block) const { memory->give(block); }
+};
+using OwnBlock = std::unique_ptr<CudaBlock, GiveBack>;
 
 }  // namespace stowplan::allocator

@@ -13,38 +13,29 @@ namespace {
 
 using Lock = std::lock_guard<profiler::SpinLock>;
 
-thread_local CudaError pending = kCudaSuccess;  // the error of an OwnersError
+// Whether this thread has asked for memory. One that has not may be the driver's own, which runs a host function: no
+// call of CUDA may be made there.
+thread_local bool asks = false;
 
-// A token is a stream's handle, or the address of an event or of memory, or an error's number, with its kind above.
-// Streams and errors are not kept: to drop them is nothing.
-enum class Kind : Token { stream, event, memory, error };
-constexpr int kKindBit = 60;
-
-Token token_of(Kind kind, Token value) { return static_cast<Token>(kind) << kKindBit | value; }
-template <class T>
-Token token_of(Kind kind, T* thing) {
-  return token_of(kind, static_cast<Token>(reinterpret_cast<std::uintptr_t>(thing)));
-}
-Kind kind_of(Token token) { return static_cast<Kind>(token >> kKindBit); }
-Token value_of(Token token) { return token & ((Token{1} << kKindBit) - 1); }
-CudaEvent event_of(Token token) { return reinterpret_cast<CudaEvent>(value_of(token)); }
-CudaBlock* memory_of(Token token) { return reinterpret_cast<CudaBlock*>(value_of(token)); }
-
-// What a function of the owner's returns: -1 and the error pending, or 0.
-int answer_of(CudaError error) {
-  if (error == kCudaSuccess) return 0;
-  pending = error;
-  return -1;
-}
+constexpr Stream kGone = 3;  // no stream has this handle: none takes an event for it
 
 // What CUDA refuses is nothing done: false, or 0.
 template <class F>
 auto attempt(F&& f) -> decltype(f()) {
   try {
     return f();
-  } catch (const OwnersError&) {
-    pending = kCudaSuccess;
+  } catch (const Refusal&) {
     return {};
+  }
+}
+
+// Where there is no host memory to note something, it is done once more.
+template <class F>
+auto twice(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return f();
   }
 }
 
@@ -56,101 +47,16 @@ std::string with_commas(std::int64_t number) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------ the owner
-
-CudaPool::CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit)
-    : memory_(api, device, limit), pool_(scope) {
-  pool_.connect(as_owner());
-}
-
-CudaPool::~CudaPool() { pool_.close(); }
-
-Device CudaPool::as_owner() {
-  Device device;
-  device.owner = this;
-  device.ask = [](void* owner, void* client, Bytes size, bool, Answer* answer) {
-    return self(owner).ask(static_cast<Client*>(client), size, *answer);
-  };
-  device.trim = [](void* owner) {
-    self(owner).memory_.synchronize();  // the stream-ordered allocator may give back then what it still has to free
-    self(owner).memory_.trim();
-    return 0;
-  };
-  device.room = [](void* owner, bool within_limit) {
-    CudaPool& pool = self(owner);
-    pool.memory_.limit();
-    return pool.memory_.segments().room(within_limit, pool.lanes()->counters().peak_live_bytes);
-  };
-  device.note_arenas = [](void* owner, Bytes size) {
-    self(owner).memory_.note_arenas(size);
-    return 0;
-  };
-  device.capturing = [](void* owner) { return self(owner).memory_.is_capturing() ? 1 : 0; };
-  device.synchronize = [](void* owner) { return answer_of(self(owner).memory_.synchronize()); };
-  device.record = [](void* owner, Token stream, Token* event) {
-    return self(owner).record(static_cast<Stream>(value_of(stream)), *event);
-  };
-  device.done = [](void* owner, Token event) { return self(owner).done(event_of(event)); };
-  device.wait = [](void* owner, Stream stream, Token event) {
-    const Apart apart;
-    const CudaApi& api = self(owner).memory_.api();
-    const OnDevice on(api, self(owner).memory_.device());
-    return answer_of(api.checked(api.stream_wait_event(stream_handle(stream), event_of(event), 0)));
-  };
-  device.unguard = [](void*, Token memory) { memory_of(memory)->guarded = false; };
-  device.drop = [](void* owner, Token token) { self(owner).drop(token); };
-  device.forget_error = [](void*) { pending = kCudaSuccess; };
-  return device;
-}
-
-int CudaPool::ask(Client* client, Bytes size, Answer& answer) {
-  CudaError error = kCudaSuccess;
-  CudaBlock* block = client != nullptr ? memory_.take(size, client->stream, error) : memory_.take_for_all(size, error);
-  if (block == nullptr) {
-    answer.error = token_of(Kind::error, static_cast<Token>(error));
-    answer.out_of_memory = error == kCudaOutOfMemory;
-    return 0;
-  }
-  answer.address = reinterpret_cast<std::uintptr_t>(block->address);
-  (client != nullptr ? client->memory : answer.memory) = token_of(Kind::memory, block);
-  return 0;
-}
-
-int CudaPool::record(Stream stream, Token& event) {
-  CudaEvent recorded = nullptr;
-  const CudaError error = memory_.record(recorded, stream);
-  if (error == kCudaSuccess) event = token_of(Kind::event, recorded);
-  return error == kCudaCaptureUnsupported ? 0 : answer_of(error);
-}
-
-int CudaPool::done(CudaEvent event) {
-  const Apart apart;
-  const CudaApi& api = memory_.api();
-  const WhileCapturing allowed(api);
-  const CudaError error = api.checked(api.event_query(event));
-  if (error == kCudaNotReady) return 0;
-  return error == kCudaSuccess ? 1 : answer_of(error);
-}
-
-void CudaPool::drop(Token token) {
-  switch (kind_of(token)) {
-    case Kind::event: memory_.destroy(event_of(token)); break;
-    case Kind::memory: memory_.give(memory_of(token)); break;
-    case Kind::stream:
-    case Kind::error: break;
-  }
-}
-
 // ----------------------------------------------------------------------------------------------- requests and frees
 
 // The device is asked nothing before it is used: that would make a context there.
 void CudaPool::look_for_virtual_memory() {
   const Apart apart;  // another thread may wait here
   std::call_once(looked_, [this] {
-    const VirtualMemory memory = VirtualMemory::of(memory_.api(), memory_.device());
-    if (memory.page() == 0) return;
-    pool_.use_virtual_memory(memory);
-    memory_.segments().set_page(memory.page());
+    memory_.limit();
+    if (memory_.program().serves_all) return;
+    memory_.heap().use(VirtualMemory::of(memory_.api(), memory_.device()));
+    pool_.use(memory_.heap());
   });
 }
 
@@ -161,84 +67,106 @@ void CudaPool::meet(Stream stream) {
 
 void* CudaPool::malloc(Bytes size, Stream stream) {
   if (size == 0) return nullptr;  // as CUDA answers
-  if (size < 0 || size > Segments::kEndless) fail(kCudaOutOfMemory, size, stream);
-  if (memory_.is_new(stream)) meet(stream);
-  if (graphs_.any_begun()) {
-    if (void* address = request_of_graph(size, stream)) return address;
-  }
-  Grant grant;
-  try {
-    grant = pool_.request(size, stream);
-  } catch (const OwnersError&) {
-    fail(std::exchange(pending, kCudaSuccess), size, stream);
-  }
-  if (grant.id == profiler::kNoBlock) throw std::bad_alloc();  // upstream's blocks have to be noted, too
-  if (grant.address == 0) return ask_upstream(grant, size, stream);
-  note(grant.address, grant.id, 0);
-  return reinterpret_cast<void*>(grant.address);
-}
-
-void* CudaPool::ask_upstream(const Grant& grant, Bytes size, Stream stream) {
-  Client client{stream};
-  CudaError error = kCudaSuccess;
-  try {
-    const Answer answer = pool_.ask_upstream(grant.id, size, static_cast<Reason>(grant.reason), &client);
-    if (answer.error == 0) {
-      note(answer.address, grant.id, client.memory);
-      return reinterpret_cast<void*>(answer.address);
-    }
-    error = static_cast<CudaError>(value_of(answer.error));
-  } catch (const OwnersError&) {
-    error = std::exchange(pending, kCudaSuccess);
-  }
-  pool_.release(grant.id);
-  fail(error, size, stream);
-}
-
-void* CudaPool::request_of_graph(Bytes size, Stream stream) {
+  CudaError error = kCudaOutOfMemory;
   void* address = nullptr;
-  CudaError error = kCudaSuccess;
-  if (!graphs_.request(size, stream, address, error) || address != nullptr) return address;
-  if (give_back() > 0 && graphs_.request(size, stream, address, error) && address != nullptr) return address;
-  fail(error, size, stream);
+  if (graphs_.any_begun() && request_of_graph(size, stream, address, error)) {
+    if (address == nullptr) fail(error, size, stream);
+    return address;
+  }
+  Served served;
+  if (!serve(size, stream, nullptr, served, error)) fail(error, size, stream);
+  try {
+    twice([&] { return note(served); });
+  } catch (const std::bad_alloc&) {
+    end(served, nullptr);
+    throw;
+  }
+  return reinterpret_cast<void*>(served.address);
 }
 
-void CudaPool::note(std::uintptr_t address, BlockId id, Token memory) {
+bool CudaPool::serve(Bytes size, Stream stream, void* client, Served& served, CudaError& error) {
+  return twice([&] { return request(size, stream, client, served, error); });
+}
+
+bool CudaPool::request(Bytes size, Stream stream, void* client, Served& served, CudaError& error) {
+  error = kCudaOutOfMemory;
+  if (size < 0 || size > DeviceHeap::kEndless) return false;
+  asks = true;
+  if (memory_.is_new(stream)) meet(stream);
+  served = {};
+  try {
+    const Grant grant = pool_.request(size, stream);
+    served.id = grant.id;
+    if (grant.id == profiler::kNoBlock) throw std::bad_alloc();  // other memory has to be noted, too
+    served.address = grant.address;
+    if (served.address != 0) return true;
+    served.address = pool_.ask_device(grant, {size, stream, false, false, client}, served.memory, error);
+    if (served.address != 0) return true;
+  } catch (const Refusal& refusal) {
+    error = refusal.error;
+  } catch (const std::bad_alloc&) {
+    undo(served);
+    throw;
+  }
+  undo(served);
+  return false;
+}
+
+void CudaPool::undo(const Served& served) {
+  if (served.id != profiler::kNoBlock) pool_.release(served.id);
+  if (served.memory != nullptr) memory_.give(served.memory);
+}
+
+// Whether a stream is one of a capture's, whose memory is the graph's.
+bool CudaPool::request_of_graph(Bytes size, Stream stream, void*& address, CudaError& error) {
+  if (memory_.is_new(stream)) meet(stream);
+  if (!graphs_.request(size, stream, address, error)) return false;
+  if (address == nullptr && give_back() > 0) graphs_.request(size, stream, address, error);
+  return true;
+}
+
+void CudaPool::note(const Served& served) {
   const Lock lock(lock_);
-  blocks_.insert(address, id);
-  if (memory == 0) return;
+  blocks_.reserve(1);
+  if (served.memory != nullptr) extra(served.id).memory = served.memory;
+  blocks_.insert(served.address, served.id);
+}
+
+// Under the lock.
+CudaPool::Extra& CudaPool::extra(BlockId id) {
   if (extras_.size() <= id) extras_.resize(2 * static_cast<std::size_t>(id) + 64);
-  extras_[id].memory = memory;
+  return extras_[id];
 }
 
 void CudaPool::free(void* address) {
   if (address == nullptr) return;
-  BlockId id;
+  Served served;
   Extra extra;
   {
     const Lock lock(lock_);
-    id = blocks_.take(reinterpret_cast<std::uintptr_t>(address));
-    if (id < extras_.size()) extra = std::exchange(extras_[id], {});
+    served.id = blocks_.take(reinterpret_cast<std::uintptr_t>(address));
+    if (served.id < extras_.size()) extra = std::exchange(extras_[served.id], {});
   }
-  if (id == profiler::kNoBlock) {
+  if (served.id == profiler::kNoBlock) {
     graphs_.free(address);
     return;
   }
-  if (!extra.used_on.empty()) {
-    if (extra.memory != 0) memory_of(extra.memory)->guarded = true;
-    std::vector<Token> streams;
-    for (const Stream stream : extra.used_on) streams.push_back(token_of(Kind::stream, static_cast<Token>(stream)));
-    return pool_.hold(id, streams, extra.memory);
+  served.memory = extra.memory;
+  end(served, &extra.uses);
+}
+
+void CudaPool::end(const Served& served, const Uses* uses) {
+  CudaBlock* const memory = served.memory;
+  if (uses != nullptr && !uses->streams.empty()) {
+    if (memory != nullptr) memory->guarded = true;
+    const bool any_lost = uses->losses != memory_.losses();  // perhaps one of these
+    return pool_.hold(served.id, any_lost ? std::vector<Stream>{kGone} : uses->streams, memory, asks);
   }
-  pool_.release(id);
-  if (extra.memory != 0) drop(extra.memory);
+  pool_.release(served.id);
+  if (memory != nullptr) asks ? memory_.give(memory) : memory_.put_off(memory);
 }
 
 void CudaPool::record_stream(void* address, Stream stream) {
-  if (stream == DevicePool::kPerThread) {
-    throw CudaFailure(
-        "stowplan: a block is used on a thread's own default stream; expected one that all threads share");
-  }
   BlockId id;
   {
     const Lock lock(lock_);
@@ -246,14 +174,31 @@ void CudaPool::record_stream(void* address, Stream stream) {
   }
   if (id == profiler::kNoBlock) {
     graphs_.record_stream(address, stream);
-    return;
+  } else if (is_other(id, stream)) {
+    const Lock lock(lock_);
+    add(extra(id).uses, stream);
   }
-  if (stream == pool_.stream_of(id)) return;
+}
+
+void CudaPool::use(const Served& served, Stream stream, Uses& uses) {
+  if (is_other(served.id, stream)) add(uses, stream);
+}
+
+// Whether a stream is another one than a block's own; then it is one of the pool's.
+bool CudaPool::is_other(BlockId id, Stream stream) {
+  if (stream == kPerThread) {
+    throw CudaFailure(
+        "stowplan: a block is used on a thread's own default stream; expected one that all threads share");
+  }
+  if (stream == pool_.stream_of(id)) return false;
   if (memory_.is_new(stream)) meet(stream);
-  const Lock lock(lock_);
-  if (extras_.size() <= id) extras_.resize(2 * static_cast<std::size_t>(id) + 64);
-  std::vector<Stream>& used_on = extras_[id].used_on;
-  if (std::find(used_on.begin(), used_on.end(), stream) == used_on.end()) used_on.push_back(stream);
+  return true;
+}
+
+void CudaPool::add(Uses& uses, Stream stream) const {
+  if (uses.streams.empty()) uses.losses = memory_.losses();
+  const bool is_known = std::find(uses.streams.begin(), uses.streams.end(), stream) != uses.streams.end();
+  if (!is_known) uses.streams.push_back(stream);
 }
 
 // ----------------------------------------------------------------------------------------------------- giving back
@@ -272,6 +217,7 @@ std::size_t CudaPool::give_back() {
 
 void CudaPool::settle() {
   attempt([&] { return pool_.settle(); });
+  memory_.settle();
 }
 
 // -------------------------------------------------------------------------------------------------------- failures

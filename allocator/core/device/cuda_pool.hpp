@@ -1,7 +1,7 @@
 // The lanes behind a C allocator of CUDA memory: what PyTorch's pluggable allocator and CuPy's C functions call. No
 // Python in it: no request needs the GIL.
 //
-//     address ──> block ──> DevicePool ──> arenas in virtual memory, and segments (cuda_memory.hpp)
+//     address ──> block ──> DevicePool ──> arenas in virtual memory, and a heap (cuda_memory.hpp)
 //        └──> a block of a graph's (cuda_graphs.hpp)
 //
 // A block is known by its address. Which address belongs to which block stands in a map under a lock of its own: a free
@@ -29,17 +29,38 @@
 
 namespace stowplan::allocator {
 
+// A block that is served: its number, and the memory that it has of the device for itself, or null.
+struct Served {
+  std::uintptr_t address = 0;
+  BlockId id = profiler::kNoBlock;
+  CudaBlock* memory = nullptr;
+};
+
+// What other streams than its own a block is used on.
+struct Uses {
+  std::vector<Stream> streams;
+  std::uint64_t losses = 0;  // of streams, when these were noted
+};
+
 class CudaPool {
  public:
-  CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit);
-  ~CudaPool();
+  CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit)
+      : memory_(api, device, limit), pool_(memory_, scope) {}
+  ~CudaPool() { pool_.close(); }
   CudaPool(const CudaPool&) = delete;
   CudaPool& operator=(const CudaPool&) = delete;
 
+  // By its address: throws where there is no memory.
   void* malloc(Bytes size, Stream stream);
   void free(void* address);
   // Says that another stream than its own uses a block, too: see DevicePool::hold().
   void record_stream(void* address, Stream stream);
+
+  // Without an address that is noted, and outside of graphs' memory. False: `error` says why. `client`: who asks, to
+  // the program's own allocator.
+  bool serve(Bytes size, Stream stream, void* client, Served& served, CudaError& error);
+  void end(const Served& served, const Uses* uses);  // null: none
+  void use(const Served& served, Stream stream, Uses& uses);
 
   // What CUDA refuses of these counts as not done.
   bool reserve(LaneNumber lane, Bytes size);
@@ -57,27 +78,20 @@ class CudaPool {
  private:
   // What the map has of a block beyond its number.
   struct Extra {
-    Token memory = 0;             // upstream's
-    std::vector<Stream> used_on;  // streams other than its own
+    CudaBlock* memory = nullptr;
+    Uses uses;
   };
 
-  // What DevicePool asks of its owner.
-  struct Client {
-    Stream stream;
-    Token memory = 0;
-  };
-  static CudaPool& self(void* owner) { return *static_cast<CudaPool*>(owner); }
-  Device as_owner();
   void meet(Stream stream);
   void look_for_virtual_memory();
-  int ask(Client* client, Bytes size, Answer& answer);
-  int record(Stream stream, Token& event);
-  int done(CudaEvent event);
-  void drop(Token token);
 
-  void* ask_upstream(const Grant& grant, Bytes size, Stream stream);
-  void* request_of_graph(Bytes size, Stream stream);
-  void note(std::uintptr_t address, BlockId id, Token memory);
+  bool request(Bytes size, Stream stream, void* client, Served& served, CudaError& error);
+  void undo(const Served& served);
+  bool request_of_graph(Bytes size, Stream stream, void*& address, CudaError& error);
+  void note(const Served& served);
+  Extra& extra(BlockId id);
+  bool is_other(BlockId id, Stream stream);
+  void add(Uses& uses, Stream stream) const;
   [[noreturn]] void fail(CudaError error, Bytes size, Stream stream);
 
   CudaMemory memory_;
@@ -104,6 +118,7 @@ class CudaPools {
 
   // After a fork: CUDA has stayed behind, and so has all memory.
   void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
   bool has_served() const { return has_served_; }
   // Whether no block is alive, and no stream uses what is left, so that it may be destroyed.
   bool is_idle();

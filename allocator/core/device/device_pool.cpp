@@ -7,79 +7,64 @@ namespace stowplan::allocator {
 
 using Lock = std::lock_guard<profiler::SpinLock>;
 
-// ---------------------------------------------------------------------------------------------------- upstream
+// ------------------------------------------------------------------------------------------------------ the device
 
-Answer DevicePool::ask(Bytes size, bool sample, void* client) const {
-  Answer answer;
-  Device::checked(device_.ask(device_.owner, client, size, sample, &answer));
-  return answer;
-}
-
-Answer DevicePool::ask_upstream(BlockId id, Bytes size, Reason reason, void* client) {
-  const bool sample = reason == Reason::no_plan;
+std::uintptr_t DevicePool::ask_device(const Grant& grant, Wanted wanted, CudaBlock*& memory, CudaError& error) {
+  const auto reason = static_cast<Reason>(grant.reason);
+  const BlockId id = grant.id;
+  const Bytes size = wanted.size;
+  wanted.is_sample = reason == Reason::no_plan;
   const bool is_planned = reason == Reason::late || reason == Reason::mismatch || reason == Reason::unmapped;
   settle();
-  Answer answer;
-  Bytes shrunk = 0;
-  if (const Bytes excess = has_virtual_memory() ? this->excess(id, size) : 0; excess > 0) {
-    if (is_planned && shelter(id, reason, answer.address)) return answer;
-    shrunk = shrink_arenas(excess);
+  memory_.settle();
+  std::uintptr_t address = 0;
+  if (has_virtual_memory()) {
+    const Bytes excess = this->excess(id, size);
+    const bool leaves_plan = (wanted.is_sample || reason == Reason::mismatch) && !heap_->has_hole(size, stream_of(id));
+    if (excess > 0 && is_planned && shelter(id, reason, address)) return address;
+    if (excess > 0 || leaves_plan) shrink_arenas(excess, leaves_plan ? id : profiler::kNoBlock);
   }
-  answer = ask(size, sample, client);
-  Kept error(device_, answer.error);
-  const auto ask_again = [&] {
-    answer = ask(size, sample, client);
-    error = Kept(device_, answer.error);
-  };
-  if (answer.out_of_memory && give_back_held() > 0) ask_again();
-  if (answer.out_of_memory && shelter(id, reason, answer.address)) {
-    answer.error = 0;
-    return answer;
+  memory = memory_.take(wanted, error);
+  if (error == kCudaOutOfMemory && give_back_held() > 0) memory = memory_.take(wanted, error);
+  if (error == kCudaOutOfMemory && shelter(id, reason, address)) return address;
+  if (error == kCudaOutOfMemory) {
+    const bool any_more = shrink_arenas(size, profiler::kNoBlock) > 0;
+    if (any_more || (!has_virtual_memory() && give_back() > 0)) memory = memory_.take(wanted, error);
   }
-  if (answer.out_of_memory) {
-    const Bytes more = shrink_arenas(size);
-    shrunk += more;
-    if (more > 0 || (!has_virtual_memory() && give_back() > 0)) ask_again();
-  }
-  if (answer.error != 0) {
-    if (shrunk > 0) restore_arenas(shrunk);
+  if (error != kCudaSuccess) {
     locked_.refuse(id);
-    error.release();
-  } else {
-    Lock lock(lock_);
-    lanes_.adopt(id, answer.address);
+    return 0;
   }
-  return answer;
+  address = reinterpret_cast<std::uintptr_t>(memory->address);
+  Lock lock(lock_);
+  lanes_.adopt(id, address);
+  return address;
 }
 
-// Bytes that the device would have in use, with a block more, beyond what it may.
+// Bytes that blocks and arenas would have, with a block more, beyond what they may.
 Bytes DevicePool::excess(BlockId id, Bytes size) {
   const Bytes most = room(false) + a_little();
   Lock lock(lock_);
-  return size - lanes_.rise(id) - most;
+  const Bytes rise = lanes_.rise(id);
+  heap_->note_apart(lanes_.counters().peak_by_stream() + rise);
+  return size - rise - most;
 }
 
-// Bytes by which the device may have more in use than has been live at a time: a share, and a page for each arena.
+// Bytes by which more may be live than has been at a time: a share, and a page for each arena.
 Bytes DevicePool::a_little() {
   Lock lock(lock_);
-  Bytes pages = 0;
-  for (const auto& [base, arena] : arenas_) pages += arena.mapping != nullptr ? arena.mapping->page() : 0;
-  return lanes_.counters().peak_by_stream() / kNearly + pages;
+  return lanes_.counters().peak_by_stream() / kNearly + heap_->page() * static_cast<Bytes>(arenas_.size());
 }
 
-// Bytes that may come to arenas and upstream's blocks; less than 0 where they have more. Memory that one stream is done
-// with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
-// Device::room().
+// Bytes that may come to arenas and to the heap's blocks; less than 0 where they have more. Memory that one stream is
+// done with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
+// DeviceHeap::room().
 Bytes DevicePool::room(bool within_limit) {
-  const auto ask = [this](bool within_limit) {
-    const Bytes room = device_.room(device_.owner, within_limit);
-    if (room < 0) throw OwnersError();
-    return room;
-  };
   const Counters now = locked_.counters();
   const Bytes more = within_limit ? 0 : now.peak_by_stream() - now.peak_live_bytes;
-  const Bytes room = ask(within_limit);
-  return (more > 0 ? std::min(room + more, ask(true)) : room) - mapped_bytes();
+  heap_->note_apart(now.peak_by_stream());
+  const Bytes room = heap_->room(within_limit, now.peak_live_bytes);
+  return more > 0 ? std::min(room + more, heap_->room(true, 0)) : room;
 }
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.
@@ -96,20 +81,18 @@ bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
 
 // ------------------------------------------------------------------------------------------------- held blocks
 
-void DevicePool::hold(BlockId id, const std::vector<Token>& streams, Token memory) {
+void DevicePool::hold(BlockId id, const std::vector<Stream>& streams, CudaBlock* memory, bool may_record) {
   const auto held = std::make_shared<Held>();
-  held->memory = Kept(device_, memory);
-  held->uses.resize(streams.size());
-  for (std::size_t i = 0; i < streams.size(); ++i) held->uses[i].stream = Kept(device_, streams[i]);
+  held->memory = OwnBlock(memory, {&memory_});
+  for (const Stream stream : streams) held->uses.push_back({stream, OwnEvent(nullptr, {&memory_})});
   try {
-    record_events(*held);
-  } catch (const OwnersError&) {
-    device_.forget_error(device_.owner);
-    // The memory's guard waits for the device.
-    if (memory != 0 || make_idle()) return release(id);
+    if (may_record) record_events(*held);
+  } catch (const Refusal&) {
+    // Guarded memory waits for the device.
+    if (memory != nullptr || make_idle()) return release(id);
   }
   Lock lock(lock_);
-  const auto has_event = [](const Use& use) { return use.event.token() != 0; };
+  const auto has_event = [](const Use& use) { return use.event != nullptr; };
   const bool recorded = std::all_of(held->uses.begin(), held->uses.end(), has_event);
   held_.emplace(id, held);
   note_held();
@@ -129,10 +112,7 @@ bool DevicePool::look_for_held(Bytes size, Stream stream, ThreadId thread, bool&
       return false;
     }
   }
-  if (!may_wait) return true;
-  const int capturing = device_.capturing(device_.owner);
-  if (capturing < 0) device_.forget_error(device_.owner);
-  may_wait = capturing == 0;
+  may_wait = may_wait && !memory_.is_capturing();
   return true;
 }
 
@@ -156,10 +136,10 @@ std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
 void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream) {
   try {
     for (const HeldPtr& held : awaited) {
-      for (const Use& use : held->uses) Device::checked(device_.wait(device_.owner, stream, use.event.token()));
+      for (const Use& use : held->uses) memory_.wait(stream, use.event.get());
     }
     waits_to_issue_.fetch_sub(1, std::memory_order_release);
-  } catch (const OwnersError&) {
+  } catch (const Refusal&) {
     waits_to_issue_.fetch_sub(1, std::memory_order_release);
     const auto held = std::make_shared<Held>();
     held->former = awaited;
@@ -178,7 +158,7 @@ std::size_t DevicePool::settle() {
     Lock lock(lock_);
     all.assign(held_.begin(), held_.end());
   }
-  if (all.empty() || Device::checked(device_.capturing(device_.owner)) != 0) return 0;
+  if (all.empty() || memory_.is_capturing()) return 0;
   std::size_t settled = 0;
   for (const auto& [id, held] : all) {
     if (!is_done(*held)) continue;
@@ -191,7 +171,7 @@ std::size_t DevicePool::settle() {
       lanes_.let_go(id);
       if (kDebug) lanes_.assert_invariants();
     }
-    if (held->memory.token() != 0) device_.unguard(device_.owner, held->memory.token());
+    if (held->memory != nullptr) held->memory->guarded = false;
     ++settled;
   }
   return settled;
@@ -201,13 +181,12 @@ std::size_t DevicePool::settle() {
 bool DevicePool::is_done(Held& held) {
   try {
     record_events(held);
-  } catch (const OwnersError&) {
-    device_.forget_error(device_.owner);
+  } catch (const Refusal&) {
     return make_idle();
   }
   const auto is_over = [this](const Use& use) {
-    const Token event = event_of(use);
-    return event != 0 && Device::checked(device_.done(device_.owner, event)) != 0;
+    CudaEvent event = event_of(use);
+    return event != nullptr && memory_.is_over(event);
   };
   return std::all_of(held.uses.begin(), held.uses.end(), is_over) &&
          std::all_of(held.former.begin(), held.former.end(), [this](const HeldPtr& one) { return is_done(*one); });
@@ -215,25 +194,22 @@ bool DevicePool::is_done(Held& held) {
 
 void DevicePool::record_events(Held& held) {
   for (Use& use : held.uses) {
-    if (event_of(use) != 0) continue;
-    Token event = 0;
-    Device::checked(device_.record(device_.owner, use.stream.token(), &event));
-    Kept recorded(device_, event);
+    if (event_of(use) != nullptr) continue;
+    CudaEvent event = nullptr;
+    const CudaError error = memory_.record_if_served(event, use.stream);
+    if (error != kCudaSuccess && error != kCudaCaptureUnsupported) throw Refusal(error);
+    OwnEvent recorded(event, {&memory_});
     Lock lock(lock_);
-    if (use.event.token() == 0) use.event.swap(recorded);  // else another thread was first
+    if (use.event == nullptr) use.event.swap(recorded);  // else another thread was first
   }
 }
 
 // Waits for the device; false: it cannot be waited for now.
-bool DevicePool::make_idle() const {
-  if (device_.synchronize(device_.owner) >= 0) return true;
-  device_.forget_error(device_.owner);
-  return false;
-}
+bool DevicePool::make_idle() const { return memory_.synchronize() == kCudaSuccess; }
 
-Token DevicePool::event_of(const Use& use) {
+CudaEvent DevicePool::event_of(const Use& use) {
   Lock lock(lock_);
-  return use.event.token();
+  return use.event.get();
 }
 
 }  // namespace stowplan::allocator

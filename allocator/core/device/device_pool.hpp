@@ -8,24 +8,25 @@
 // it wait for what came before the capture: while one is, held blocks are in the way of every request. A stream that
 // fails to take an event has ended: its work is over when all others have been waited for.
 //
-// Upstream is asked after a settle(); if it has no memory, once more if anything could be given back; then the arena
-// takes the block in, wherever there is room. The memory of an arena, or of a held block, is guarded by the owner: if
-// it must go while streams may use it, they are waited for.
+// Memory is asked for (cuda_memory.hpp) after a settle(); if there is none, once more if anything could be given back;
+// then the arena takes the block in, wherever there is room. That of an arena, or of a held block, is guarded: if it
+// must go while streams may use it, they are waited for.
 //
 // While a stream is being captured none is waited for, and what would have to wait is put off.
 //
 // The device never has more in use than has been live at a time, and a little. Where it would have, for a block that an
-// arena has no place for, arenas in virtual memory *shrink* first: pages in which nothing lives go back to the device.
-// They come again when there is room, some steps later.
+// arena has no place for, arenas in a heap (heap_arena.hpp) *shrink* first: what nothing lives in is the heap's. It
+// comes again when there is room, some steps later.
 //
-// Memory is reserved once. An arena in virtual memory takes all that it lacks. Where there is no room for that
-// (Device::room), the arena maps the pages that requests need, while blocks from before it are freed. Best fit places
+// Memory is reserved once. An arena in a heap takes all that it lacks. Where there is no room for that
+// (DeviceHeap::room), the arena takes what requests need, while blocks from before it are freed. Best fit places
 // the blocks with the longest lifetimes at the bottom; as long as these still live elsewhere, the bottom has no memory.
 // Without virtual memory, upstream first frees what it has cached, then the pool frees an arena without live blocks,
 // and then upstream allocates the larger one.
 //
-// Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The owner (device.hpp) is
-// never called under it, so a call of it finds all in order, and what was looked at before must be looked at again.
+// Any thread, at any time; finalizers, too. The lock guards lanes, held blocks and arenas. The device, which may let
+// other threads run, and the program's own allocator, which may run finalizers, are never called under it, and nothing
+// of theirs is dropped under it: so a call finds all in order, and what was looked at before must be looked at again.
 #pragma once
 
 #include <atomic>
@@ -39,9 +40,10 @@
 #include <vector>
 
 #include "apart.hpp"
-#include "device.hpp"
+#include "cuda_memory.hpp"
+#include "heap_arena.hpp"
 #include "locked_lanes.hpp"
-#include "virtual_arena.hpp"
+#include "thread_stream.hpp"
 
 namespace stowplan::allocator {
 
@@ -49,24 +51,22 @@ class DevicePool {
  public:
   static constexpr Stream kPerThread = allocator::kPerThread;
 
-  explicit DevicePool(Scope scope = Scope::thread) : lanes_(kUnit, scope), is_shared_(scope == Scope::process) {}
+  DevicePool(CudaMemory& memory, Scope scope)
+      : memory_(memory), lanes_(kUnit, scope), is_shared_(scope == Scope::process) {}
 
-  // Once, before all else.
-  void connect(const Device& device) { device_ = device; }
-  const Device& owner() const { return device_; }
-  // Once, before the first arena: they come from the device's virtual memory, if it has any.
-  void use_virtual_memory(const VirtualMemory& memory) { virtual_memory_ = memory; }
-  bool has_virtual_memory() const { return virtual_memory_.reach != 0; }
-  // Drops all that it keeps of the owner's; nothing but the destructor comes after it. Returns mappings that streams
-  // may still use.
-  std::vector<std::shared_ptr<VirtualArena>> close();
+  // Once, before the first arena: they come from this heap, if it has virtual memory. It serves the pool's requests,
+  // too.
+  void use(DeviceHeap& heap) { heap_ = heap.is_virtual() ? &heap : nullptr; }
+  bool has_virtual_memory() const { return heap_ != nullptr; }
+  // Drops what it holds, and its arenas; nothing but the destructor comes after it.
+  void close();
 
-  // Address 0: upstream's turn, see ask_upstream(). No block: there was no memory to note it, and what upstream has for
-  // it is none of the pool's.
+  // Address 0: the device's turn, see ask_device(). No block: there was no memory to note it, and what the device has
+  // for it is none of the pool's.
   Grant request(Bytes size, Stream stream) {
     if (has_growing_.load(std::memory_order_relaxed)) grow_arenas(size);
     const ThreadId thread = profiler::current_thread();
-    const Stream own = stream == kPerThread ? stream_of_thread() : stream;
+    const Stream own = stream == kPerThread ? ThreadStream::own() : stream;
     Grant grant;
     std::vector<HeldPtr> awaited;
     bool may_wait = false;
@@ -87,17 +87,17 @@ class DevicePool {
     if (is_shared_) await_issued();
     return grant;
   }
-  // Serves a block by upstream; its memory is the client's. If the answer is an error, that has been noted, and the
-  // error is the caller's to drop and the block to release.
-  Answer ask_upstream(BlockId id, Bytes size, Reason reason, void* client);
+  // Serves a block by the device's memory, which is the caller's (null: the arena has it); returns its address. 0:
+  // there is none, `error` says why, it has been noted, and the block is the caller's to release.
+  std::uintptr_t ask_device(const Grant& grant, Wanted wanted, CudaBlock*& memory, CudaError& error);
   void release(BlockId id) {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     lanes_.release(id);
   }
 
-  // A free of a block that `streams` may still use; they, and its memory (0 for a block in an arena), are the pool's
-  // now.
-  void hold(BlockId id, const std::vector<Token>& streams, Token memory);
+  // A free of a block that `streams` may still use; its memory (null for a block in an arena) is the pool's now. Unless
+  // `may_record`, their events are recorded later.
+  void hold(BlockId id, const std::vector<Stream>& streams, CudaBlock* memory, bool may_record);
   // Lets go of the held blocks that no stream uses any more; returns how many. None, while the current stream is being
   // captured.
   std::size_t settle();
@@ -120,27 +120,25 @@ class DevicePool {
   static constexpr Bytes kNearly = 64;  // a part of so many is a little
 
   struct Use {
-    Kept stream;  // it must not go before an event is recorded on it
-    Kept event;   // none: it could not be recorded yet
+    Stream stream;
+    OwnEvent event;  // none: it could not be recorded yet
   };
   struct Held {
     std::vector<Use> uses;
-    Kept memory;
+    OwnBlock memory;
     std::vector<std::shared_ptr<Held>> former;  // what was held in its place, and was not waited for
   };
   using HeldPtr = std::shared_ptr<Held>;
 
   struct ArenaMemory {
-    Kept upstream;                          // or
-    std::shared_ptr<VirtualArena> mapping;  // whose
-    Bytes wanted = 0;                       // bytes, in all, were asked for
+    OwnBlock block;                      // or
+    std::shared_ptr<HeapArena> of_heap;  // whose
+    Bytes wanted = 0;                    // bytes, in all, were asked for
     LaneNumber lane = 0;
-    bool shrinks = false;           // now: what has memory is said when that is over
-    std::uint64_t grows_again = 0;  // from this step on
-    std::uint64_t rest = 0;         // steps for which it did not grow the last time
+    bool shrinks = false;  // now: what has memory is said when that is over
   };
   struct Growing {
-    std::shared_ptr<VirtualArena> mapping;
+    std::shared_ptr<HeapArena> arena;
     LaneNumber lane;
     Bytes wanted;
   };
@@ -160,7 +158,7 @@ class DevicePool {
   bool is_done(Held& held);
   void record_events(Held& held);
   bool make_idle() const;
-  Token event_of(const Use& use);
+  CudaEvent event_of(const Use& use);
 
   Bytes excess(BlockId id, Bytes size);
   Bytes room(bool within_limit);
@@ -171,31 +169,28 @@ class DevicePool {
   bool grow_in_place(LaneNumber lane, Bytes size);
   void grow_arenas(Bytes size);
   bool may_grow(LaneNumber lane);
-  Bytes bytes_for(const VirtualArena& mapping, Bytes wanted, bool within_limit);
-  int extend(VirtualArena& mapping, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes);
-  void note_memory(const VirtualArena& mapping, LaneNumber lane);
-  Bytes shrink_arenas(Bytes enough);
-  void restore_arenas(Bytes shrunk);
+  Bytes bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit);
+  CudaError extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account);
+  void note_memory(HeapArena& arena, LaneNumber lane);
+  Bytes shrink_arenas(Bytes enough, BlockId unplanned);
+  void give_idle(HeapArena& arena, LaneNumber lane);
   std::size_t give_back_held();
-  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, const VirtualArena& mapping, Bytes size);
-  std::shared_ptr<VirtualArena> mapping_of(LaneNumber lane);
+  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, Bytes size);
+  std::shared_ptr<HeapArena> arena_of(LaneNumber lane);
+  std::shared_ptr<HeapArena> place_arena(LaneNumber lane, Bytes size);
   std::vector<Growing> growing();
-  void note_arenas(bool may_grow);
-  Bytes mapped_bytes();
-  Answer ask(Bytes size, bool sample, void* client) const;
 
+  CudaMemory& memory_;
   profiler::SpinLock lock_;
   Lanes lanes_;
   const bool is_shared_;                // threads may share a lane
   std::atomic<int> waits_to_issue_{0};  // by requests that have been given their place
   LockedLanes locked_{lock_, lanes_};
-  Device device_;
   std::unordered_map<BlockId, HeldPtr> held_;
   std::atomic<bool> any_held_{false};
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
-  std::vector<ArenaMemory> waiting_;                        // arenas that go when the device can be waited for
-  VirtualMemory virtual_memory_;
-  std::atomic<bool> has_growing_{false};  // an arena has less memory than was asked for
+  DeviceHeap* heap_ = nullptr;                              // that arenas come from
+  std::atomic<bool> has_growing_{false};                    // an arena has less memory than was asked for
 };
 
 }  // namespace stowplan::allocator

@@ -71,15 +71,11 @@ void* HostHeap::realloc(void* old, std::size_t new_size) {
 void HostHeap::free(void* ptr, std::size_t size) {
   if (ptr == nullptr || !owns(ptr)) return below_.free(below_.ctx, ptr, size);
   std::lock_guard<SpinLock> lock(lock_);
-  const Page pages = pages_of(ptr);
-  try {
-    add_free(page_of(ptr), pages);
-  } catch (const std::bad_alloc&) {
-    return;  // without memory for the bookkeeping the range stays taken
-  }
+  const Page begin = page_of(ptr), pages = std::exchange(taken_[begin], 0);
+  free_.put({begin, begin + pages, Holes::kOver, 0});
   in_use_ -= pages;
   note_use();
-  if (period_end_ <= released_until_) memory_.give_back({page_of(ptr), page_of(ptr) + pages});
+  if (period_end_ <= released_until_) memory_.give_back({begin, begin + pages});
   if (kDebug) assert_invariants();
 }
 
@@ -121,20 +117,15 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
   bool trims = false;
   {
     std::lock_guard<SpinLock> lock(lock_);
-    auto best = free_.lower_bound({pages, 0});
+    auto best = free_.smallest(Holes::kOver, pages);
     if (best == free_.end()) {
       if (!extend(pages)) return nullptr;
-      best = free_.lower_bound({pages, 0});
+      best = free_.smallest(Holes::kOver, pages);
     }
-    const auto [free_pages, begin] = *best;
-    // One node is all that either way needs, and it is there: nothing below throws.
-    auto node = free_.extract(best);
-    mark(begin, pages, false);
-    if (free_pages > pages) {
-      node.value() = {free_pages - pages, begin + pages};
-      mark(begin + pages, free_pages - pages, true);
-      free_.insert(std::move(node));
-    }
+    free_.promise(1);  // of free(): nothing below throws
+    const auto begin = static_cast<Page>(best->first);
+    free_.take(best, pages);
+    taken_[begin] = pages;
     requests_.fetch_add(1, std::memory_order_relaxed);
     in_use_ += pages;
     if (zeroed && memory_.resident({begin, begin + pages}) > 0) dirty = resident_span({begin, begin + pages});
@@ -161,53 +152,22 @@ void* HostHeap::take(std::size_t size, bool zeroed) try {
 // Makes a free range of that many pages at the top.
 bool HostHeap::extend(Page pages) {
   Page begin = top_;
-  if (top_ > 0 && tags_[top_ - 1] < 0) begin -= static_cast<Page>(-tags_[top_ - 1]);
+  if (const auto last = free_.at_or_after(std::int64_t{top_} - 1); last != free_.end()) {
+    begin = static_cast<Page>(last->first);
+  }
   const std::size_t end = std::size_t{begin} + pages;
   if (end > INT32_MAX) return false;
   const std::size_t spare = std::max(kLeastStep, end / kStep);
-  if (tags_.size() < end) tags_.resize(end + spare);
+  if (taken_.size() < end) taken_.resize(end + spare);
   if (static_cast<std::size_t>(memory_.size()) < end * kPage) {
     const bool grown = memory_.grow(static_cast<profiler::Bytes>((end + spare) * kPage)) ||
                        memory_.grow(static_cast<profiler::Bytes>(end * kPage));
     if (!grown) return false;
   }
-  const Page old_top = std::exchange(top_, static_cast<Page>(end));
-  try {
-    add_free(old_top, top_ - old_top);
-  } catch (...) {
-    top_ = old_top;
-    throw;
-  }
+  free_.promise(1);
+  free_.put({top_, static_cast<Bytes>(end), Holes::kOver, 0});
+  top_ = static_cast<Page>(end);
   return true;
-}
-
-void HostHeap::mark(Page begin, Page pages, bool is_free) {
-  const auto tag = static_cast<Tag>(pages);
-  tags_[begin] = tags_[begin + pages - 1] = is_free ? -tag : tag;
-}
-
-// Joins a range with its free neighbours. Where there is no memory for that, it throws, and nothing has changed.
-void HostHeap::add_free(Page begin, Page pages) {
-  decltype(free_)::node_type node;
-  const Page end = begin + pages;
-  const auto join = [&](Page neighbour, Page its_pages) {
-    auto its_node = free_.extract({its_pages, neighbour});
-    if (node.empty()) node = std::move(its_node);
-    begin = std::min(begin, neighbour);
-    pages += its_pages;
-  };
-  if (begin > 0 && tags_[begin - 1] < 0) {
-    const auto before = static_cast<Page>(-tags_[begin - 1]);
-    join(begin - before, before);
-  }
-  if (end < top_ && tags_[end] < 0) join(end, static_cast<Page>(-tags_[end]));
-  if (node.empty()) {
-    free_.emplace(pages, begin);
-  } else {
-    node.value() = {pages, begin};
-    free_.insert(std::move(node));
-  }
-  mark(begin, pages, true);
 }
 
 // ----------------------------------------------------------------------------------------------------- what stays
@@ -249,43 +209,39 @@ void HostHeap::bound() {
 // pages go first, which come back with one fault each; where it is not to be exact to the page, nothing else goes.
 void HostHeap::shrink(std::size_t most, bool to_the_page) {
   if (memory_.resident() > most) memory_.give_back({top_, memory_.usable()});
-  for (auto range = free_.rbegin(); range != free_.rend() && memory_.resident() > most; ++range) {
-    const auto [pages, begin] = *range;
-    for (Page end = (begin + pages) / kHugePage * kHugePage; end >= begin + kHugePage; end -= kHugePage) {
-      if (memory_.resident() <= most) return;
+  free_.each_down(Holes::kOver, [&](Bytes begin, Bytes range_end) {
+    const auto first = static_cast<Page>(begin);
+    Page end = static_cast<Page>(range_end) / kHugePage * kHugePage;
+    for (; end >= first + kHugePage && memory_.resident() > most; end -= kHugePage) {
       memory_.give_back({end - kHugePage, end});
     }
-  }
+    return memory_.resident() > most;
+  });
   if (!to_the_page) return;
-  for (auto range = free_.rbegin(); range != free_.rend() && memory_.resident() > most; ++range) {
-    memory_.give_back({range->second, range->second + range->first});
-  }
+  free_.each_down(Holes::kOver, [&](Bytes begin, Bytes end) {
+    if (memory_.resident() > most) memory_.give_back({static_cast<Page>(begin), static_cast<Page>(end)});
+    return memory_.resident() > most;
+  });
 }
 
 // ----------------------------------------------------------------------------------------------------- invariants
 
 void HostHeap::assert_invariants() const {
   std::size_t taken = 0;
-  std::size_t ranges = 0;
-  bool before_is_free = false;
   for (Page page = 0; page < top_;) {
-    const Tag tag = tags_[page];
-    require(tag != 0, "every range has its tag");
-    const auto pages = static_cast<Page>(tag < 0 ? -tag : tag);
-    require(tags_[page + pages - 1] == tag, "a range's two tags agree");
-    require(!(tag < 0 && before_is_free), "free neighbours are joined");
-    if (tag < 0) {
-      require(free_.count({pages, page}) == 1, "a free range is found by its size");
-      ++ranges;
+    const Page pages = taken_[page];
+    if (pages == 0) {
+      const auto hole = free_.at_or_after(page);
+      require(hole != free_.end() && hole->first == page, "what is not taken is free, and free neighbours are joined");
+      page = static_cast<Page>(hole->second.end);
     } else {
-      taken += pages;
+      require(free_.within(page, page + pages) == 0, "what is taken is not free");
       require(memory_.resident({page, page + pages}) == pages, "what is taken counts as resident");
+      taken += pages;
+      page += pages;
     }
-    before_is_free = tag < 0;
-    page += pages;
     require(page <= top_, "ranges end at the top");
   }
-  require(ranges == free_.size(), "what is found by its size is a free range");
   require(taken == in_use_, "pages in use are counted");
   require(memory_.resident({0, memory_.usable()}) == memory_.resident(), "resident pages are counted");
 }

@@ -14,21 +14,18 @@
 // Its memory knows which pages are resident (host_arena.hpp), so calloc() clears no page that the kernel will, and
 // nothing is given back twice.
 //
-// Best fit by boundary tags, kept apart from the memory: O(log free ranges + pages) per block; what goes back
-// costs O(free ranges + free huge pages), when a period ends or memory has come above the bound. Requests below kLeast,
-// and those that the system has no addresses for, are passed on. Synchronized.
+// Best fit (holes.hpp), in pages: O(log free ranges + pages) per block; what goes back costs O(free ranges + free huge
+// pages), when a period ends or memory has come above the bound. Requests below kLeast, and those that the system has
+// no addresses for, are passed on. Synchronized.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <memory_resource>
-#include <set>
-#include <utility>
 #include <vector>
 
+#include "holes.hpp"
 #include "host_arena.hpp"
 #include "host_memory.hpp"
 #include "spin_lock.hpp"
@@ -91,7 +88,6 @@ class HostHeap {
  private:
   using Page = HostArena::Page;
   using Pages = HostArena::Pages;
-  using Tag = std::int32_t;  // at a range's first and last page: its pages, negative where it is free
   static constexpr Page kHugePage = HostArena::kHugePage;
 
   void* take(std::size_t size, bool zeroed);
@@ -99,11 +95,9 @@ class HostHeap {
     std::lock_guard<profiler::SpinLock> lock(lock_);
     return pages_of(ptr) * kPage;
   }
-  Page pages_of(const void* ptr) const { return static_cast<Page>(tags_[page_of(ptr)]); }
+  Page pages_of(const void* ptr) const { return taken_[page_of(ptr)]; }
   Page page_of(const void* ptr) const { return memory_.page_of(reinterpret_cast<std::uintptr_t>(ptr)); }
   bool extend(Page pages);
-  void mark(Page begin, Page pages, bool is_free);
-  void add_free(Page begin, Page pages);
   void note_use();
   void bound();
   void end_period(std::int64_t now);
@@ -114,10 +108,9 @@ class HostHeap {
   const Clock clock_;
   mutable profiler::SpinLock lock_;
   HostArena memory_;
-  Page top_ = 0;  // pages from here on are free, and not in `free_`
-  std::vector<Tag> tags_;
-  std::unique_ptr<std::pmr::memory_resource> nodes_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
-  std::pmr::set<std::pair<Page, Page>> free_{nodes_.get()};  // (pages, begin)
+  Page top_ = 0;             // pages from here on are free, and not in `free_`
+  std::vector<Page> taken_;  // the pages of the block that begins at a page, or 0
+  Holes free_;
   std::atomic<std::uint64_t> requests_{0};
   std::size_t in_use_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "invariants.hpp"
+#include "thread_stream.hpp"
 
 namespace stowplan::allocator {
 
@@ -36,7 +37,7 @@ std::optional<LaneNumber> LaneRouter::find(StepSlotNumber number, std::uint64_t 
     if (!has(slot.strangers, stream) && slot.strangers.size() < kMostLanes) slot.strangers.push_back(stream);
     return std::nullopt;
   }
-  lanes_[*at] = {stream, step};
+  lanes_[*at] = {stream, step, false};
   return *at;
 }
 
@@ -44,23 +45,33 @@ std::optional<LaneNumber> LaneRouter::next_to_take_over(const Slot& slot, std::u
                                                         const std::vector<LaneNumber>& taken) const {
   for (const LaneNumber number : slot.lanes) {
     const Lane& lane = lanes_[number];
-    if (lane.stream && lane.last_step + kAway < step && !has(taken, number)) return number;
+    if ((!lane.stream || lane.last_step + kAway < step) && !has(taken, number)) return number;
   }
   return std::nullopt;
 }
 
-bool LaneRouter::takes_over(StepSlotNumber slot, std::uint64_t step) const {
-  return !slots_[slot].strangers.empty() && next_to_take_over(slots_[slot], step, {});
+bool LaneRouter::takes_over(StepSlotNumber number, std::uint64_t step) {
+  const Slot& slot = slots_[number];
+  bool any_ended = false;
+  for (const LaneNumber lane : slot.lanes) {
+    const std::optional<Stream>& stream = lanes_[lane].stream;
+    lanes_[lane].has_ended = stream && ThreadStream::has_ended(*stream);
+    any_ended |= lanes_[lane].has_ended;
+  }
+  return any_ended || (!slot.strangers.empty() && next_to_take_over(slot, step, {}));
 }
 
 void LaneRouter::welcome(StepSlotNumber number, std::uint64_t step) {
   Slot& slot = slots_[number];
+  for (const LaneNumber lane : slot.lanes) {
+    if (lanes_[lane].has_ended) lanes_[lane] = {};
+  }
   std::vector<LaneNumber> taken;
   for (const Stream stream : slot.strangers) {
     auto lane = next_to_take_over(slot, step, taken);
     if (!lane && slot.lanes.size() >= kMostLanes) break;
     taken.push_back(lane ? *lane : add(number));
-    lanes_[taken.back()] = {stream, step};
+    lanes_[taken.back()] = {stream, step, false};
   }
   slot.strangers.clear();
 }

@@ -5,7 +5,7 @@
 //
 // A lane without a stream takes the first one that asks and has none. Streams that asked in vain are *strangers*. They
 // have a lane from the step slot's next step on: a new one, or that of a stream that stayed away from its last kAway
-// steps.
+// steps, or whose thread has ended.
 //
 // O(lanes of the step slot) for each call. Not synchronized.
 #pragma once
@@ -29,6 +29,8 @@ class LaneRouter {
   // The step slot's lanes, in their order.
   const std::vector<LaneNumber>& lanes_of(StepSlotNumber slot) const { return slots_[slot].lanes; }
 
+  std::optional<Stream> stream_of(LaneNumber lane) const { return lanes_[lane].stream; }
+
   bool has_lanes(StepSlotNumber slot) const { return slot < slots_.size() && !slots_[slot].lanes.empty(); }
 
   // Adds a lane that has no stream yet to a step slot, which may be the next new one.
@@ -37,9 +39,9 @@ class LaneRouter {
   // The lane of a stream in the step slot's running step, its `step`th; none: it has asked in vain.
   std::optional<LaneNumber> find(StepSlotNumber slot, std::uint64_t step, Stream stream);
 
-  // Whether welcome() would give a lane to another stream: then the device must be done with its memory first.
-  bool takes_over(StepSlotNumber slot, std::uint64_t step) const;
-  // Gives lanes to the streams that asked in vain.
+  // Whether welcome() would take a lane from a stream: then the device must be done with its memory first.
+  bool takes_over(StepSlotNumber slot, std::uint64_t step);
+  // Gives lanes to the streams that asked in vain; those of threads that have ended are without a stream.
   void welcome(StepSlotNumber slot, std::uint64_t step);
 
   // No step slot has two lanes of one stream.
@@ -49,6 +51,7 @@ class LaneRouter {
   struct Lane {
     std::optional<Stream> stream;
     std::uint64_t last_step = 0;  // of the step slot, in which the stream asked
+    bool has_ended = false;       // the stream's thread
   };
   struct Slot {
     std::vector<LaneNumber> lanes;

@@ -120,13 +120,15 @@ class Lanes {
   bool runs(StepSlotNumber slot, std::uint64_t step) const { return !slots_.is_free(slot) && steps(slot) == step; }
   LaneNumber add_lane(StepSlotNumber slot);
   // See LaneRouter.
-  bool takes_over(StepSlotNumber slot) const { return router_.takes_over(slot, slots_.steps(slot)); }
+  bool takes_over(StepSlotNumber slot) { return router_.takes_over(slot, slots_.steps(slot)); }
   void welcome(StepSlotNumber slot);
 
   // Requests of its step go upstream unlogged while it is interrupted.
   void set_interrupted(ThreadId thread, bool interrupted);
 
+  bool is_of(BlockId id, LaneNumber number) const { return shared_.blocks[id].lane == lanes_[number].get(); }
   Replay& lane(LaneNumber number) { return *lanes_[number]; }
+  std::optional<Stream> stream_of_lane(LaneNumber number) const { return router_.stream_of(number); }
   std::size_t lanes() const { return lanes_.size(); }
   std::vector<std::uintptr_t> take_dead_arenas();
 

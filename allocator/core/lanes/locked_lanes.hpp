@@ -68,7 +68,7 @@ class LockedLanes {
   bool begin(const std::vector<LaneStart>& starts, bool all_fit) {
     return locked([&] {
       const auto fits = [&](const LaneStart& start) {
-        return start.arena_bytes <= lanes_.lane(start.lane).arena().mapped;
+        return start.arena_bytes <= lanes_.lane(start.lane).arena().whole();
       };
       if (all_fit && !std::all_of(starts.begin(), starts.end(), fits)) return false;
       for (const LaneStart& start : starts) lanes_.begin(start);
@@ -94,6 +94,7 @@ class LockedLanes {
   std::vector<Range> stayers(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).stayers(); });
   }
+  std::optional<Stream> stream_of_lane(LaneNumber lane) { return locked(&Lanes::stream_of_lane, lane); }
   void reserve(LaneNumber lane, std::uintptr_t base, Bytes size) {
     locked([&] { lanes_.lane(lane).reserve(base, size); });
   }

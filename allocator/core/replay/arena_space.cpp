@@ -1,11 +1,18 @@
 #include "arena_space.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "invariants.hpp"
 #include "replay.hpp"
 
 namespace stowplan::allocator {
+
+namespace {
+
+Bytes size_of(Range r) { return static_cast<Bytes>(r.end - r.begin); }
+
+}  // namespace
 
 ArenaSpace::ArenaSpace(Bytes unit, const Replay& lane, Blocks& blocks, Counters& counters)
     : unit_(unit), lane_(lane), blocks_(blocks), counters_(counters), arenas_(1) {}
@@ -45,12 +52,26 @@ void ArenaSpace::reserve(std::uintptr_t base, Bytes size, const std::vector<Rang
   counters_.note_peaks();
 }
 
-// The ranges in which nothing lives, which have no memory from now on.
-std::vector<Range> ArenaSpace::withdraw_idle() {
-  std::vector<Range> idle = free_ranges().all();
-  std::vector<Range>& holes = arenas_.back().holes;
-  holes.insert(holes.end(), idle.begin(), idle.end());
-  drop_free_ranges();
+// The ranges of an arena in which nothing lives, which have no memory from now on.
+std::vector<Range> ArenaSpace::withdraw_idle(std::uintptr_t base) {
+  const auto at =
+      std::find_if(arenas_.begin(), arenas_.end(), [base](const Arena& arena) { return arena.base == base; });
+  std::vector<Range> idle;
+  if (at == arenas_.end()) return idle;
+  const bool is_retired = at + 1 != arenas_.end();
+  const auto add = [&idle](const Holes& free) {
+    for (const auto& [begin, hole] : free) idle.push_back(range_at(begin, hole.end));
+  };
+  is_retired ? add(find_free(*at)) : add(free_ranges());
+  at->holes.insert(at->holes.end(), idle.begin(), idle.end());
+  if (!is_retired) {  // reserve() counts what it has then
+    drop_free_ranges();
+    return idle;
+  }
+  for (const Range range : idle) {
+    at->mapped -= size_of(range);
+    counters_.arena_bytes -= size_of(range);
+  }
   return idle;
 }
 
@@ -78,11 +99,10 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
 // ------------------------------------------------------------------------------------------------- late blocks
 // The named slow paths: something is late, or was.
 
-bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_->contains(r) : !late_.intersects(r); }
+bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_in(r) == size_of(r) : !late_.intersects(r); }
 
-bool ArenaSpace::is_in_hole(Range r) const {
-  const std::vector<Range>& holes = arena().holes;
-  return std::any_of(holes.begin(), holes.end(), [r](Range hole) { return hole.intersects(r); });
+bool ArenaSpace::is_in_hole(const Arena& arena, Range r) {
+  return std::any_of(arena.holes.begin(), arena.holes.end(), [r](Range hole) { return hole.intersects(r); });
 }
 
 void ArenaSpace::make_late(BlockId id) {
@@ -92,29 +112,45 @@ void ArenaSpace::make_late(BlockId id) {
   block.where = Where::late;
 }
 
-void ArenaSpace::take(const Block& block) { free_->take(range_of(block)); }
-
 void ArenaSpace::free(const Block& block) {
   if (!free_) {
     late_.erase(block.address);
   } else if (is_current(block)) {
-    free_->give(range_of(block));
+    give(*free_, range_of(block));
   }
 }
 
 // ------------------------------------------------------------------------------------------------- free ranges
 
-FreeRanges& ArenaSpace::find_free_ranges() {
-  const auto unit = static_cast<std::uintptr_t>(unit_);
-  const Range all = arena().range;
-  FreeRanges found({all.begin, all.begin + (all.end - all.begin) / unit * unit}, unit);
-  for (const Range hole : arena().holes) found.take(hole);
-  each_block([&](const Block& block) {
-    if (is_current(block)) found.take(range_of(block));
-  });
-  free_.emplace(std::move(found));
+const Holes& ArenaSpace::free_ranges() {
+  if (free_) return *free_;
+  free_ = find_free(arena());
   late_.clear();
   return *free_;
+}
+
+Holes ArenaSpace::find_free(const Arena& arena) const {
+  Holes found;
+  const auto unit = static_cast<std::uintptr_t>(unit_);
+  const Range all = arena.range;
+  found.promise(1);
+  give(found, {all.begin, all.begin + (all.end - all.begin) / unit * unit});
+  for (const Range hole : arena.holes) take(found, hole);
+  each_block([&](const Block& block) {
+    if (&arenas_[block.arena] == &arena) take(found, range_of(block));
+  });
+  return found;
+}
+
+// Precondition: the range is free. It keeps a promise for give().
+void ArenaSpace::take(Holes& free, Range r) {
+  free.promise(2);
+  free.cut(static_cast<Bytes>(r.begin), static_cast<Bytes>(r.end), nullptr);
+}
+
+// Precondition: the range is taken.
+void ArenaSpace::give(Holes& free, Range r) {
+  if (r.begin < r.end) free.put({static_cast<Bytes>(r.begin), static_cast<Bytes>(r.end), Holes::kOver, 0});
 }
 
 void ArenaSpace::drop_free_ranges() {
@@ -154,10 +190,12 @@ bool ArenaSpace::take_held(Range r) {
   const auto in_the_way = std::stable_partition(held_.begin(), held_.end(),
                                                 [&](BlockId id) { return !range_of(blocks_[id]).intersects(r); });
   if (free_) {
-    for (auto at = in_the_way; at != held_.end(); ++at) free_->give(range_of(blocks_[*at]));
-    const bool only_held = free_->contains(r);
-    for (auto at = in_the_way; at != held_.end(); ++at) free_->take(range_of(blocks_[*at]));
-    if (!only_held) return false;
+    Bytes clear = free_in(r);
+    for (auto at = in_the_way; at != held_.end(); ++at) {
+      const Range held = range_of(blocks_[*at]);
+      clear += size_of({std::max(r.begin, held.begin), std::min(r.end, held.end)});
+    }
+    if (clear < size_of(r)) return false;
   } else if (late_.count(r) != static_cast<std::size_t>(held_.end() - in_the_way)) {
     return false;
   }
@@ -192,7 +230,7 @@ void ArenaSpace::assert_arenas_count_their_blocks() const {
   each_block([&](const Block& block) {
     const Arena& arena = arenas_[block.arena];
     ++live[block.arena];
-    const bool in_hole = is_current(block) && is_in_hole(range_of(block));
+    const bool in_hole = is_in_hole(arena, range_of(block));
     require(arena.range.contains(range_of(block)) && !in_hole, "a block of an arena lies in its memory");
   });
   for (std::size_t i = 0; i < arenas_.size(); ++i) {
@@ -210,15 +248,14 @@ void ArenaSpace::assert_late_blocks_are_known() const {
 
 void ArenaSpace::assert_the_rest_is_free() const {
   if (!free_) return;
-  std::uintptr_t taken = 0;
-  for (const Range hole : arena().holes) taken += hole.end - hole.begin;
+  Bytes taken = 0;
+  for (const Range hole : arena().holes) taken += size_of(hole);
   each_block([&](const Block& block) {
     if (!is_current(block)) return;
-    taken += static_cast<std::uintptr_t>(block.capacity);
-    require(free_->is_taken(range_of(block)), "no range in which a block lives is free");
+    taken += block.capacity;
+    require(free_in(range_of(block)) == 0, "no range in which a block lives is free");
   });
-  require(free_->taken() == taken, "everything else is free");
-  require(free_->are_consistent(), "the free ranges in order are those that the bits tell of");
+  require(taken + free_in(arena().range) == size_of(arena().range) / unit_ * unit_, "everything else is free");
 }
 
 void ArenaSpace::assert_held_blocks_are_late() const {

@@ -9,7 +9,7 @@
 // checked. So only late blocks can be in the way of one:
 //
 //   late set      the ranges of all late blocks. O(1) while it is empty, else O(log late)
-//   free ranges   what nothing at all lives in, from a step's first guest on (free_ranges.hpp): they stand in for the
+//   free ranges   what nothing at all lives in, from a step's first guest on (holes.hpp): they stand in for the
 //                 late set until the next step begins; it is left empty
 //   held blocks   late ones that the program is rid of, but that other streams may still use. They stay until their
 //                 owner knows that the streams are done with them, or until a request is served in their place whose
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "block.hpp"
-#include "free_ranges.hpp"
+#include "holes.hpp"
 #include "range_set.hpp"
 
 namespace stowplan::allocator {
@@ -40,6 +40,12 @@ struct Arena {
   std::vector<Range> holes;  // disjoint, the lowest first
   Bytes mapped = 0;          // bytes that have memory
   std::uint32_t live = 0;    // blocks alive in it
+
+  // The bytes from its base on that have memory.
+  Bytes whole() const {
+    if (range.begin != base) return 0;
+    return static_cast<Bytes>((holes.empty() ? range.end : holes.front().begin) - base);
+  }
 };
 
 class ArenaSpace {
@@ -54,7 +60,7 @@ class ArenaSpace {
   // Arenas; see Replay.
   const Arena& arena() const { return arenas_.back(); }
   void reserve(std::uintptr_t base, Bytes size, const std::vector<Range>& memory);
-  std::vector<Range> withdraw_idle();
+  std::vector<Range> withdraw_idle(std::uintptr_t base);
   bool retire_idle();
   std::vector<std::uintptr_t> take_dead();
 
@@ -64,7 +70,7 @@ class ArenaSpace {
 
   bool has_memory(Range r) const {
     const Arena& arena = arenas_.back();
-    return arena.range.contains(r) && (arena.holes.empty() || !is_in_hole(r));
+    return arena.range.contains(r) && (arena.holes.empty() || !is_in_hole(arena, r));
   }
 
   // Whether no late block is in the way of a planned range.
@@ -73,10 +79,21 @@ class ArenaSpace {
   // Whether only held blocks are in the way. If so, they leave the arena, and are awaited.
   bool take_held(Range r);
 
-  // A free address for `size` bytes where `suits(range)` accepts it, or 0: see FreeRanges.
+  // A free address for `size` bytes that `suits(range)` accepts, in the smallest free range that holds them: its lowest
+  // address, or else its highest. 0 if none of the first free ranges will do.
   template <class Suits>
   std::uintptr_t best_fit(Bytes size, Suits&& suits) {
-    return free_ranges().best_fit(static_cast<std::uintptr_t>(rounded(size)), kRangeTries, suits);
+    const Bytes needed = rounded(size);
+    int tries = kRangeTries;
+    std::uintptr_t found = 0;
+    const auto look = [&](Bytes begin, Bytes end) {
+      for (const Bytes at : {begin, end - needed}) {
+        if (found == 0 && suits(range_at(at, at + needed))) found = static_cast<std::uintptr_t>(at);
+      }
+      return found == 0 && --tries > 0;
+    };
+    free_ranges().each_of(Holes::kOver, look, needed);
+    return found;
   }
 
   // Takes in a block of the table that has its planned range. Precondition: that is clear.
@@ -114,6 +131,7 @@ class ArenaSpace {
 
  private:
   void put(BlockId id, Range r, Where where, RequestNumber slot) {
+    if (free_) take(*free_, r);
     Block& placed = blocks_[id];
     placed.address = r.begin;
     placed.capacity = static_cast<Bytes>(r.end - r.begin);
@@ -121,16 +139,20 @@ class ArenaSpace {
     placed.slot = slot;
     placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);
     ++arenas_.back().live;
-    if (free_) take(placed);
+  }
+  static Range range_at(Bytes begin, Bytes end) {
+    return {static_cast<std::uintptr_t>(begin), static_cast<std::uintptr_t>(end)};
   }
   bool nothing_is_late() const { return !free_ && late_.empty(); }
   bool is_clear_of_late(Range r) const;
-  bool is_in_hole(Range r) const;
-  void take(const Block& block);
+  static bool is_in_hole(const Arena& arena, Range r);
+  Bytes free_in(Range r) const { return free_->within(static_cast<Bytes>(r.begin), static_cast<Bytes>(r.end)); }
+  Holes find_free(const Arena& arena) const;
+  static void take(Holes& free, Range r);
+  static void give(Holes& free, Range r);
   void free(const Block& block);
   bool is_current(const Block& block) const { return block.arena + 1 == arenas_.size(); }
-  FreeRanges& free_ranges() { return free_ ? *free_ : find_free_ranges(); }
-  FreeRanges& find_free_ranges();
+  const Holes& free_ranges();
 
   template <class Visit>
   void each_block(Visit&& visit) const;
@@ -143,11 +165,11 @@ class ArenaSpace {
   const Replay& lane_;
   Blocks& blocks_;
   Counters& counters_;
-  std::vector<Arena> arenas_;       // the last one is current
-  RangeSet late_;                   // of all arenas; empty while there are free ranges
-  std::optional<FreeRanges> free_;  // of the current arena
-  std::vector<BlockId> held_;       // in the current arena, if a stream may wait for them
-  std::vector<BlockId> awaited_;    // numbers that are not given to other blocks yet
+  std::vector<Arena> arenas_;     // the last one is current
+  RangeSet late_;                 // of all arenas; empty while there are free ranges
+  std::optional<Holes> free_;     // of the current arena
+  std::vector<BlockId> held_;     // in the current arena, if a stream may wait for them
+  std::vector<BlockId> awaited_;  // numbers that are not given to other blocks yet
 };
 
 }  // namespace stowplan::allocator

@@ -11,7 +11,6 @@
 // ended.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,12 +27,6 @@ using Stream = std::int64_t;
 // CUDA's name for the calling thread's own default stream: many streams, that is, under one handle. A pool tells them
 // apart by negative numbers, which are others in each run; a profile has the handle.
 constexpr Stream kPerThread = 2;
-// The calling thread's: no other thread ever has it, as the stream of one that has ended may still work.
-inline Stream stream_of_thread() {
-  static std::atomic<Stream> last{-1};
-  thread_local const Stream own = --last;
-  return own;
-}
 using LaneNumber = std::uint16_t;
 
 struct Plan {

@@ -29,6 +29,7 @@ Grant Replay::request(Bytes size, Stream stream, bool may_wait) {
   } catch (const std::bad_alloc&) {
     recorder_.refuse(birth);
     blocks_.erase(id);
+    clean_ = false;
     throw;
   }
 }

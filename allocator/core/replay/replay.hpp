@@ -114,8 +114,9 @@ class Replay {
   void reserve(std::uintptr_t base, Bytes size) {
     reserve(base, size, {{base, base + static_cast<std::uintptr_t>(size)}});
   }
-  // Returns the arena's ranges in which nothing lives. Nothing is served there until reserve() says what has memory.
-  std::vector<Range> withdraw_idle() { return space_.withdraw_idle(); }
+  // Returns the ranges of an arena, which may be a retired one, in which nothing lives. Nothing is served there until
+  // reserve() says what has memory.
+  std::vector<Range> withdraw_idle(std::uintptr_t base) { return space_.withdraw_idle(base); }
   const Arena& arena() const { return space_.arena(); }
 
   // Retires the arena if nothing lives in it; the running step, if any, goes on without a plan.

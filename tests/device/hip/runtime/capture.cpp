@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "faults.hpp"
+#include "gil.hpp"
 #include "streams.hpp"
 
 namespace simhip {
@@ -179,6 +180,7 @@ hipError_t hipStreamEndCapture(hipStream_t handle, hipGraph_t* graph) {
 }
 
 hipError_t hipStreamIsCapturing(hipStream_t handle, hipStreamCaptureStatus* status) {
+  simhip::refuse_in_host_function(__func__);
   simhip::Lock lock(simhip::machine().mutex);
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(handle, &stream); error != hipSuccess) return error;
@@ -194,10 +196,16 @@ hipError_t hipStreamGetCaptureInfo(hipStream_t handle, hipStreamCaptureStatus* s
   return hipSuccess;
 }
 
-// The graph and its nodes have no handles before the capture ends.
+// The nodes have no handles.
 hipError_t hipStreamGetCaptureInfo_v2(hipStream_t handle, hipStreamCaptureStatus* status, unsigned long long* id,
                                       hipGraph_t* graph, const hipGraphNode_t** dependencies, std::size_t* count) {
-  if (graph != nullptr) *graph = nullptr;
+  simhip::StreamRef stream;
+  if (graph != nullptr) {
+    simhip::Lock lock(simhip::machine().mutex);
+    if (const hipError_t error = simhip::find(handle, &stream); error != hipSuccess) return error;
+    const bool is_capturing = stream->capture != nullptr && stream->capture->graph != nullptr;
+    *graph = is_capturing ? reinterpret_cast<hipGraph_t>(&stream->capture->graph) : nullptr;
+  }
   if (dependencies != nullptr) *dependencies = nullptr;
   if (count != nullptr) *count = 0;
   return hipStreamGetCaptureInfo(handle, status, id);

@@ -12,6 +12,13 @@
 
 namespace simhip {
 
+// What tells when the graphs that have it are gone.
+struct UserObject {
+  void (*destroy)(void*);
+  void* argument;
+  ~UserObject() { destroy(argument); }
+};
+
 struct Graph {
   struct Node {
     const char* what;
@@ -19,6 +26,7 @@ struct Graph {
     std::vector<std::size_t> after;
   };
   std::vector<Node> nodes;
+  std::vector<std::shared_ptr<UserObject>> objects;
 };
 
 struct Capture {

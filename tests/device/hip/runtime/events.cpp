@@ -150,6 +150,7 @@ hipError_t hipEventDestroy(hipEvent_t handle) {
 
 hipError_t hipEventRecord(hipEvent_t handle, hipStream_t stream_handle) {
   simhip::refuse_gil(__func__);
+  simhip::refuse_in_host_function(__func__);
   Lock lock(machine().mutex);
   simhip::Event* event = simhip::event_of(handle);
   if (event == nullptr) return note(hipErrorInvalidHandle);

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "faults.hpp"
@@ -9,7 +12,34 @@
 
 namespace simhip {
 
+namespace {
+
+// How often each call was made that may wait.
+struct Calls {
+  std::mutex mutex;
+  std::map<std::string, std::uint64_t> counts;
+};
+Calls& calls() {
+  static Calls one;
+  return one;
+}
+
+}  // namespace
+
+bool& in_host_function() {
+  thread_local bool is_in = false;
+  return is_in;
+}
+
+void refuse_in_host_function(const char* call) {
+  if (in_host_function()) fault(std::string("a host function calls ") + call);
+}
+
 void refuse_gil(const char* call) {
+  {
+    const std::lock_guard<std::mutex> lock(calls().mutex);
+    ++calls().counts[call];
+  }
   using Ask = int (*)();
   static const auto is_running = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
   static const auto is_held = reinterpret_cast<Ask>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
@@ -18,3 +48,8 @@ void refuse_gil(const char* call) {
 }
 
 }  // namespace simhip
+
+extern "C" std::uint64_t simhip_calls(const char* name) {
+  const std::lock_guard<std::mutex> lock(simhip::calls().mutex);
+  return simhip::calls().counts[name];
+}

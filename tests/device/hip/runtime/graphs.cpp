@@ -47,6 +47,21 @@ using simhip::note;
 
 extern "C" {
 
+// With one reference, which a graph takes: then copies of the graph have it, too, and launches while they run.
+hipError_t hipUserObjectCreate(hipUserObject_t* out, void* argument, hipHostFn_t destroy, unsigned count,
+                               unsigned flags) {
+  if (count != 1 || flags != hipUserObjectNoDestructorSync) return note(hipErrorInvalidValue);
+  *out = reinterpret_cast<hipUserObject_t>(new simhip::UserObject{destroy, argument});
+  return hipSuccess;
+}
+
+hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned count, unsigned flags) {
+  if (count != 1 || flags != hipGraphUserObjectMove) return note(hipErrorInvalidValue);
+  const simhip::Lock lock(simhip::machine().mutex);
+  (*reinterpret_cast<GraphRef*>(graph))->objects.emplace_back(reinterpret_cast<simhip::UserObject*>(object));
+  return hipSuccess;
+}
+
 hipError_t hipGraphInstantiate(hipGraphExec_t* out, hipGraph_t graph, hipGraphNode_t*, char*, std::size_t) {
   *out = reinterpret_cast<hipGraphExec_t>(new GraphRef(*reinterpret_cast<GraphRef*>(graph)));
   return hipSuccess;

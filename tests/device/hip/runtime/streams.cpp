@@ -109,6 +109,7 @@ hipError_t enqueue_on_host(hipStream_t handle, const char* what, const Run& func
   return simhip_enqueue(handle, what, [function] {
     std::thread([&function, frame = running] {
       running = frame;
+      in_host_function() = true;
       function();
     }).join();
   });

@@ -61,6 +61,7 @@ typedef struct ihipModuleSymbol_t* hipFunction_t;
 typedef struct ihipGraph* hipGraph_t;
 typedef struct hipGraphNode* hipGraphNode_t;
 typedef struct hipGraphExec* hipGraphExec_t;
+typedef struct hipUserObject* hipUserObject_t;
 typedef struct ihipMemPoolHandle_t* hipMemPool_t;
 typedef struct ihipMemGenericAllocationHandle* hipMemGenericAllocationHandle_t;
 typedef struct __hip_surface* hipSurfaceObject_t;
@@ -402,4 +403,5 @@ typedef enum hipStreamCaptureStatus {
 } hipStreamCaptureStatus;
 
 typedef void (*hipHostFn_t)(void* userData);
+enum { hipUserObjectNoDestructorSync = 1, hipGraphUserObjectMove = 1 };
 typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void* userData);

@@ -1,0 +1,459 @@
+// How a heap gets memory where a request finds no hole, and gives it back.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "apart.hpp"
+#include "device_heap.hpp"
+
+namespace stowplan::allocator {
+
+namespace {
+
+void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
+
+// A thread's own default stream has a number of its own here, and one handle for the driver.
+CudaStream handle_of(Stream stream) { return stream_handle(stream < 0 ? kPerThread : stream); }
+
+}  // namespace
+
+CudaError DeviceHeap::extend(Place& place) {
+  const Apart apart;
+  const std::lock_guard<std::mutex> changing(changing_);
+  const OnDevice on(api_, device_);
+  const WhileCapturing allows(api_);
+  bool is_long = false;
+  {
+    const Lock lock(mutex_);
+    is_long = ++slow_ >= kSlow;
+  }
+  if (is_long) begin_period();
+  if (is_virtual() && base_ == 0 && !reserve_addresses()) return kCudaOutOfMemory;
+  settle();
+  Effort effort;
+  CudaError error = grow(place, effort);
+  while (tries_more(effort, error, place.size)) error = grow(place, effort);
+  return error;
+}
+
+// After an error: whether there is more to be done for a request, which is done then.
+bool DeviceHeap::tries_more(Effort& effort, CudaError error, Bytes size) {
+  if (error == kNotOrdered) {
+    effort.orders = false;
+    return true;
+  }
+  if (error == kCudaOutOfMemory && !effort.moves_all) {
+    effort.moves_all = true;
+    return true;
+  }
+  if (error != kCudaOutOfMemory && error != kFull) return false;
+  if (await_one()) return true;
+  if (error == kCudaOutOfMemory) return release(kEndless, true) > 0;
+  if (!is_virtual()) release(up(size), true);
+  effort.exceeds = true;
+  return true;
+}
+
+bool DeviceHeap::reserve_addresses() {
+  if (!memory_.reserve(base_)) return false;
+  const Lock lock(mutex_);
+  holes_.promise(1);
+  holes_.put({base_, base_ + memory_.reach, Holes::kNone, 0});
+  return true;
+}
+
+// Takes a hole that there is now, or finds a place and gives it memory.
+CudaError DeviceHeap::grow(Place& place, const Effort& effort) {
+  Growth growth;
+  {
+    const Lock lock(mutex_);
+    if (take_hole(place)) return kCudaSuccess;
+    if (exceeds_limit(place.used)) return kCudaOutOfMemory;
+    const CudaError error = design(growth, place, effort);
+    if (error != kCudaSuccess) return error;
+  }
+  const CudaError error = carry_out(growth, place.stream, effort.moves_all);
+  if (error != kCudaSuccess) return error;
+  const Lock lock(mutex_);
+  place.address = static_cast<std::uintptr_t>(growth.begin);
+  note(place);
+  return kCudaSuccess;
+}
+
+// Does what has been designed; the place is its user's, by a promise, if all was done.
+CudaError DeviceHeap::carry_out(Growth& growth, State user, bool moves_all) {
+  CudaError error = kCudaSuccess;
+  try {
+    error = follow(growth, user);
+    if (error == kCudaSuccess) error = is_virtual() ? fill(growth, moves_all) : allocate(growth);
+  } catch (const std::bad_alloc&) {
+    error = kNoHostMemory;
+  }
+  for (const Handles::node_type& handle : growth.moving) {  // those that fit in no gap
+    if (!growth.is_unmapped) unmap(handle);
+    api_.checked(api_.release(handle.mapped().memory));
+    growth.more -= handle.mapped().size;
+  }
+  const Lock lock(mutex_);
+  publish(growth, error == kCudaSuccess);
+  if (error == kNoHostMemory) throw std::bad_alloc();
+  return error;
+}
+
+// Where a block comes to lie, and what is to be done for that; takes it out of the heap. kFull: the bound does not
+// allow it, but may when streams have done more.
+CudaError DeviceHeap::design(Growth& growth, const Place& place, const Effort& effort) {
+  const State user = place.stream;
+  const Bytes most = figure(user, place.size), more = is_virtual() ? 0 : up(place.size);
+  Lack lack = is_virtual() ? lacking_of(user, place.size) : Lack{more, 0};
+  Bytes room = effort.moves_all ? 0 : std::max(allowed(most, slack_) - held_, Bytes{0});
+  if (lack.bytes > room && effort.orders && users_.at(user).stream != kShared) {
+    const Lack other = lacking(place.size, [](State s) { return Holes::has_memory(s); });
+    const Bytes begin = down(lack.begin), end = up(lack.begin + place.size);
+    if (other.bytes < lack.bytes && lack.bytes - room > (is_virtual() ? whole_handles(user, begin, end) : 0)) {
+      lack = other;
+    }
+  }
+  if (lack.bytes >= kEndless) return kCudaOutOfMemory;
+  growth.begin = lack.begin;
+  growth.end = lack.begin + place.size;
+  const Bytes rest = place.used == 0 ? page_ : 0;  // of a page that small blocks are to share
+  return provide(growth, most, lack.bytes, rest, effort);
+}
+
+// Where the memory comes from that a place lacks; takes the place out of the heap. `most`: the figure that is held by.
+CudaError DeviceHeap::provide(Growth& growth, Bytes most, Bytes lacks, Bytes rest, const Effort& effort) {
+  const double now = effort.in_account ? 0 : slack_;
+  const Bytes room = effort.moves_all ? 0 : std::max(allowed(most, now) - held_, Bytes{0});
+  growth.most = most;
+  Bytes moves = 0;
+  std::vector<Bytes> handles;
+  if (is_virtual() && lacks > room) {
+    handles = idle_handles(lacks - room, true, down(growth.begin), up(growth.end), moves);
+  }
+  const Bytes fresh = lacks - moves;
+  if (fresh > 0 && fresh > most_held() + rest - held_) return kCudaOutOfMemory;
+  const double share = effort.in_account ? 0 : std::max(slack_, kBound);
+  if (fresh > 0 && fresh > allowed(most, share) - held_ && !effort.exceeds) return kFull;
+  cut(growth, handles);
+  if (!is_virtual() && lacks > 0) growth.gaps.push_back({0, lacks});
+  if (growth.addresses == Holes::kNone) periods_[period_].moved += moves;  // a plan moves them once
+  return kCudaSuccess;
+}
+
+// Takes a block's place and handles that move there out of the heap.
+void DeviceHeap::cut(Growth& growth, const std::vector<Bytes>& handles) {
+  if (!is_virtual() && growth.begin == 0) {
+    growth.gaps.reserve(1);
+    take_promises(growth, 3);
+    return;
+  }
+  std::size_t count = 0;
+  std::vector<Gap> gaps;
+  for (auto hole = holes_.at_or_after(growth.begin); hole != holes_.end() && hole->first < growth.end; ++hole) {
+    ++count;
+    if (Holes::has_memory(hole->second.state)) continue;
+    gaps.push_back({std::max(hole->first, down(growth.begin)), std::min(hole->second.end, up(growth.end))});
+  }
+  growth.parts.reserve(count);
+  growth.moving.reserve(handles.size());
+  growth.emptied.reserve(handles.size());
+  take_promises(growth, 4 * gaps.size() + 2 * handles.size() + count + 4);
+  growth.gaps.swap(gaps);
+  for (const Gap& gap : growth.gaps) {
+    holes_.cut(gap.begin, gap.end, nullptr);
+    --growth.promised;
+  }
+  holes_.cut(growth.begin, growth.end, &growth.parts);
+  --growth.promised;
+  take_handles(growth, handles);
+}
+
+void DeviceHeap::take_promises(Growth& growth, std::size_t count) {
+  holes_.promise(count);
+  growth.promised += count;
+}
+
+// Takes handles whose memory nothing uses out of the heap. Nothing fails: the growth has room, and promises.
+void DeviceHeap::take_handles(Growth& growth, const std::vector<Bytes>& handles) noexcept {
+  for (const Bytes begin : handles) {
+    const Bytes end = begin + handles_.at(begin).size;
+    holes_.cut(begin, end, nullptr);
+    --growth.promised;
+    growth.emptied.push_back({begin, end});
+    growth.moving.push_back(handles_.extract(begin));
+  }
+}
+
+// Where the fewest bytes lack memory, in whole pages, among holes that `is_fit` accepts and those without memory.
+template <class IsFit>
+DeviceHeap::Lack DeviceHeap::lacking(Bytes size, IsFit&& is_fit) const {
+  Lack best;
+  const auto look = [&](Bytes at, Bytes end, Holes::Iterator hole, Holes::Iterator last) {
+    at = aligned(at, size);
+    if (at + size > end) return;
+    Bytes lacks = 0;
+    for (; hole != last && hole->first < at + size; ++hole) {
+      if (hole->second.state != Holes::kNone || hole->second.end <= at) continue;
+      lacks += std::min(hole->second.end, up(at + size)) - std::max(hole->first, down(at));
+    }
+    if (std::pair(lacks, at) < std::pair(best.bytes, best.begin)) best = {lacks, at};
+  };
+  holes_.each_run([&](State state) { return state == Holes::kNone || is_fit(state); },
+                  [&](Holes::Iterator first, Holes::Iterator last) {
+                    const Bytes begin = first->first, end = std::prev(last)->second.end;
+                    if (end - begin < size) return;
+                    look(begin, end, first, last);
+                    for (auto hole = first; hole != last; ++hole) {
+                      if (hole->second.state == Holes::kNone) continue;
+                      if (hole->first + size <= end) look(hole->first, end, hole, last);
+                      look(std::max(begin, hole->second.end - size), end, first, last);
+                    }
+                  });
+  return best;
+}
+
+// The same, among a stream's own holes and those that are anybody's.
+DeviceHeap::Lack DeviceHeap::lacking_of(State user, Bytes size) const {
+  return lacking(size, [user](State state) { return state == Holes::kOver || state == user; });
+}
+
+// Bytes of whole handles that a stream could give, but for those in a range.
+Bytes DeviceHeap::whole_handles(State user, Bytes begin, Bytes end) const {
+  Bytes bytes = 0;
+  holes_.each_run([user](State state) { return state == Holes::kOver || state == user; },
+                  [&](Holes::Iterator first, Holes::Iterator last) {
+                    const Bytes from = first->first, to = std::prev(last)->second.end;
+                    for (auto at = handles_.lower_bound(from); at != handles_.end() && at->first < to; ++at) {
+                      const Bytes ends = at->first + at->second.size;
+                      if (ends <= to && (ends <= begin || at->first >= end)) bytes += at->second.size;
+                    }
+                  });
+  return bytes;
+}
+
+// Handles in holes that are anybody's, the smallest holes first: so many bytes of them, or just more, or just fewer.
+std::vector<Bytes> DeviceHeap::idle_handles(Bytes bytes, bool or_more, Bytes begin, Bytes end, Bytes& found) const {
+  std::vector<Bytes> handles;
+  found = 0;
+  holes_.each_of(Holes::kOver, [&](Bytes from, Bytes to) {
+    for (auto at = handles_.lower_bound(to); at != handles_.begin();) {
+      --at;
+      const Bytes size = at->second.size, ends = at->first + size;
+      if (at->first < from || found >= bytes) break;
+      const bool is_whole = ends <= to && (ends <= begin || at->first >= end);
+      if (!is_whole || (!or_more && size > bytes - found)) continue;
+      handles.push_back(at->first);
+      found += size;
+    }
+    return found < bytes;
+  });
+  return handles;
+}
+
+// Has the stream of a block wait for what others may still do with its place.
+CudaError DeviceHeap::follow(const Growth& growth, State user) {
+  std::map<State, std::uint64_t> others;
+  for (const Holes::Part& part : growth.parts) {
+    if (part.state == Holes::kOver || part.state == user) continue;
+    std::uint64_t& number = others[part.state];
+    number = std::max(number, part.number);
+  }
+  {
+    const Lock lock(mutex_);
+    if (!others.empty() && users_.at(user).stream == kShared) return kNotOrdered;  // no stream that could wait
+  }
+  for (const auto& [state, number] : others) {
+    bool is_recorded = false;
+    CudaEvent event = nullptr;
+    {
+      const Lock lock(mutex_);
+      is_recorded = users_.at(state).recorded >= number;
+    }
+    if (!is_recorded && !record(state)) return kNotOrdered;
+    Stream stream = 0;
+    {
+      const Lock lock(mutex_);
+      event = users_.at(state).event;
+      stream = users_.at(user).stream;
+    }
+    if (api_.checked(api_.stream_wait_event(handle_of(stream), event, 0)) != kCudaSuccess) return kNotOrdered;
+  }
+  return kCudaSuccess;
+}
+
+// Gives all gaps memory: of handles that move, and new ones.
+CudaError DeviceHeap::fill(Growth& growth, bool moves_all) {
+  for (const Handles::node_type& handle : growth.moving) unmap(handle);
+  growth.is_unmapped = true;
+  for (const Gap& gap : growth.gaps) {
+    if (const CudaError error = fill_gap(growth, gap, moves_all); error != kCudaSuccess) return error;
+  }
+  return kCudaSuccess;
+}
+
+void DeviceHeap::unmap(const Handles::node_type& handle) const {
+  api_.checked(api_.unmap(pointer(handle.key()), static_cast<std::size_t>(handle.mapped().size)));
+}
+
+CudaError DeviceHeap::fill_gap(Growth& growth, const Gap& gap, bool moves_all) {
+  CudaError error = kCudaSuccess;
+  Bytes at = gap.begin;
+  while (at < gap.end && error == kCudaSuccess) {
+    Handles::node_type handle;
+    error = take_handle(growth, gap.end - at, moves_all, handle);
+    if (error != kCudaSuccess) break;
+    const Bytes size = handle.mapped().size;
+    error = api_.checked(api_.map(pointer(at), static_cast<std::size_t>(size), 0, handle.mapped().memory, 0));
+    if (error == kCudaSuccess) {
+      handle.key() = at;
+      growth.placed.insert(std::move(handle));
+      at += size;
+    } else {
+      api_.checked(api_.release(handle.mapped().memory));
+      growth.more -= size;
+    }
+  }
+  if (error == kCudaSuccess) error = memory_.open(gap.begin, gap.end - gap.begin);
+  if (error == kCudaSuccess) return error;
+  for (auto placed = growth.placed.lower_bound(gap.begin); placed != growth.placed.end() && placed->first < at;) {
+    drop(placed->first, placed->second);
+    growth.more -= placed->second.size;
+    placed = growth.placed.erase(placed);
+  }
+  return error;
+}
+
+// The largest handle that moves and has at most so many bytes, or else a new one.
+CudaError DeviceHeap::take_handle(Growth& growth, Bytes most, bool moves_all, Handles::node_type& handle) try {
+  auto best = growth.moving.end();
+  for (auto at = growth.moving.begin(); at != growth.moving.end(); ++at) {
+    const bool is_better = best == growth.moving.end() || at->mapped().size > best->mapped().size;
+    if (at->mapped().size <= most && is_better) best = at;
+  }
+  if (best != growth.moving.end()) {
+    handle = std::move(*best);
+    growth.moving.erase(best);
+    return kCudaSuccess;
+  }
+  if (moves_all && !growth.moving.empty()) {  // there may be no room for both
+    api_.checked(api_.release(growth.moving.back().mapped().memory));
+    growth.more -= growth.moving.back().mapped().size;
+    growth.moving.pop_back();
+  }
+  const Bytes size = std::min({most, kMost, up(std::max(growth.most / kShare, page_))});
+  Handles one{{0, {size, 0}}};
+  const CudaError error = memory_.make(one.begin()->second.memory, size);
+  if (error != kCudaSuccess) return error;
+  growth.more += size;
+  handle = one.extract(one.begin());
+  return kCudaSuccess;
+} catch (const std::bad_alloc&) {
+  return kNoHostMemory;
+}
+
+// Without virtual memory: a range of the driver's own.
+CudaError DeviceHeap::allocate(Growth& growth) {
+  const Bytes size = growth.end - growth.begin;
+  if (growth.gaps.empty()) return kCudaSuccess;
+  const Bytes whole = growth.gaps.front().end;
+  Handles one{{0, {whole, 0}}};
+  void* found = nullptr;
+  const CudaError error = api_.checked(api_.malloc(&found, static_cast<std::size_t>(whole)));
+  if (error != kCudaSuccess) {
+    growth.gaps.clear();
+    return error;
+  }
+  const auto begin = static_cast<Bytes>(reinterpret_cast<std::uintptr_t>(found));
+  try {
+    const Lock lock(mutex_);
+    holes_.add_border(begin);
+  } catch (const std::bad_alloc&) {
+    api_.checked(api_.free(found));
+    growth.gaps.clear();
+    throw;
+  }
+  growth.begin = begin;
+  growth.end = begin + size;
+  growth.gaps.front() = {begin, begin + whole};
+  growth.more = whole;
+  auto handle = one.extract(one.begin());
+  handle.key() = begin;
+  growth.placed.insert(std::move(handle));
+  return kCudaSuccess;
+}
+
+// Puts what was taken out back into the heap; the block's place is its own if all was done.
+void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
+  const auto put = [&](Bytes begin, Bytes end, State state, std::uint64_t number) {
+    if (begin >= end) return;
+    holes_.put({begin, end, state, number});
+    --growth.promised;
+  };
+  for (const Gap& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
+  for (const Gap& gap : growth.gaps) {
+    const State state = growth.placed.count(gap.begin) != 0 ? Holes::kOver : growth.addresses;
+    put(gap.begin, is_done ? std::min(gap.end, growth.begin) : gap.end, state, 0);
+    if (is_done) put(std::max(gap.begin, growth.end), gap.end, state, 0);
+  }
+  for (const Holes::Part& part : growth.parts) {
+    if (!is_done) put(part.begin, part.end, part.state, part.number);
+  }
+  handles_.merge(growth.placed);
+  held_ += growth.more;
+  holes_.need_not(is_done ? growth.promised - 1 : growth.promised);  // one is the block's
+}
+
+// ----------------------------------------------------------------------------------------------------- giving back
+
+void DeviceHeap::trim() {
+  if (held() == 0) return;  // nor is there a context on the device, perhaps
+  const Apart apart;
+  const std::lock_guard<std::mutex> changing(changing_);
+  const OnDevice on(api_, device_);
+  const WhileCapturing allows(api_);
+  settle();
+  std::size_t streams = 0;
+  {
+    const Lock lock(mutex_);
+    streams = users_.size();
+  }
+  for (std::size_t i = 0; i <= streams && await_one(); ++i) continue;
+  release(kEndless, true);
+}
+
+// Gives handles that nothing uses back to the device: so many bytes, or just fewer, or just more; returns how many.
+Bytes DeviceHeap::release(Bytes bytes, bool or_more) {
+  if (bytes <= 0 || (!is_virtual() && owner_.capturing(owner_.self))) return 0;
+  Growth growth;
+  Bytes found = 0;
+  {
+    const Lock lock(mutex_);
+    const std::vector<Bytes> handles = idle_handles(bytes, or_more, 0, 0, found);
+    if (handles.empty()) return 0;
+    growth.moving.reserve(handles.size());
+    growth.emptied.reserve(handles.size());
+    take_promises(growth, 2 * handles.size() + 1);
+    take_handles(growth, handles);
+  }
+  for (const Handles::node_type& handle : growth.moving) drop(handle.key(), handle.mapped());
+  growth.more = -found;
+  const Lock lock(mutex_);
+  if (!is_virtual()) {
+    for (const Gap& gap : growth.emptied) holes_.remove_border(gap.begin);
+    growth.emptied.clear();
+  }
+  publish(growth, false);
+  return found;
+}
+
+void DeviceHeap::drop(Bytes address, const Handle& handle) const {
+  if (!is_virtual()) {
+    api_.checked(api_.free(pointer(address)));
+    return;
+  }
+  api_.checked(api_.unmap(pointer(address), static_cast<std::size_t>(handle.size)));
+  api_.checked(api_.release(handle.memory));
+}
+
+}  // namespace stowplan::allocator

@@ -1,0 +1,272 @@
+// What a pool takes of a device while the host runs out of memory; for sanitizer builds (make asan).
+//
+// In each request, and in half of the programs in each free, one `new` fails, and some calls of the driver. The account
+// of the heap still equals what the device has given out, and no two blocks overlap. At the end the device has all
+// memory back, except that of pages with blocks whose free the host had no memory to note. An arena in virtual memory
+// has memory where it says, and no block there, and CudaMemory knows each block that it has taken.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "cuda_memory.hpp"
+#include "device_heap.hpp"
+#include "heap_arena.hpp"
+#include "stress.hpp"
+
+using namespace stowplan::allocator;
+using stress::fail;
+
+namespace {
+
+thread_local int allocations_left = -1;  // until one fails; below 0: none does
+std::uint64_t failed = 0;
+
+// Runs a call of the pool's of which an allocation fails, or none if it makes fewer. Whether it did not throw.
+template <class F>
+bool survives(int allocations, F&& f) {
+  allocations_left = allocations;
+  bool survived = true;
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+    survived = false;
+  }
+  allocations_left = -1;
+  return survived;
+}
+
+// Nothing of the test's own counts.
+template <class F>
+void apart(F&& f) {
+  const int left = std::exchange(allocations_left, -1);
+  f();
+  allocations_left = left;
+}
+
+// A driver that gives out addresses, and knows what it has given.
+struct Driver {
+  static inline std::map<std::uintptr_t, Bytes> given;
+  static inline std::uintptr_t next = std::uintptr_t{1} << 40;
+  static inline Bytes created = 0, mapped = 0;  // of virtual memory
+  static inline std::map<std::uintptr_t, Bytes> pieces;
+  static inline std::int64_t events = 0;
+  static inline unsigned fault_rate = 0, calls = 0;  // one call in so many fails
+
+  static CudaError fault() { return fault_rate != 0 && ++calls % fault_rate == 0 ? kCudaOutOfMemory : kCudaSuccess; }
+  // Whether a range has memory.
+  static bool has(std::uintptr_t begin, Bytes size) {
+    auto end = begin + static_cast<std::uintptr_t>(size);
+    for (const auto& memory : {given, pieces}) {
+      auto at = begin;
+      for (const auto& [address, bytes] : memory) {
+        if (address <= at && at < address + static_cast<std::uintptr_t>(bytes))
+          at = address + static_cast<std::uintptr_t>(bytes);
+      }
+      if (at >= end) return true;
+    }
+    return false;
+  }
+
+  static Bytes in_use() {
+    Bytes bytes = created;
+    for (const auto& [address, size] : given) bytes += size;
+    return bytes;
+  }
+  static CudaApi api() {
+    CudaApi api;
+    api.malloc = [](void** ptr, std::size_t size) {
+      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
+      apart([&] { given[next] = static_cast<Bytes>(size); });
+      *ptr = reinterpret_cast<void*>(next);
+      next += size;
+      return kCudaSuccess;
+    };
+    api.free = [](void* ptr) {
+      if (given.erase(reinterpret_cast<std::uintptr_t>(ptr)) != 1) fail("memory went back twice");
+      return kCudaSuccess;
+    };
+    api.exchange_capture_mode = [](int*) { return kCudaSuccess; };
+    api.get_device = [](int* device) { return *device = 0, kCudaSuccess; };
+    api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone, kCudaSuccess; };
+    api.has_virtual_memory = true;
+    api.granularity = [](std::size_t* page, const MemoryProperties*, int) {
+      return *page = static_cast<std::size_t>(DeviceHeap::kPage), kCudaSuccess;
+    };
+    api.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
+      *address = reinterpret_cast<void*>(next);
+      next += size;
+      return kCudaSuccess;
+    };
+    api.unreserve = [](void*, std::size_t) { return kCudaSuccess; };
+    api.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
+      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
+      created += static_cast<Bytes>(size);
+      return *handle = size, kCudaSuccess;
+    };
+    api.release = [](MemoryHandle size) { return created -= static_cast<Bytes>(size), kCudaSuccess; };
+    api.map = [](void* address, std::size_t size, std::size_t, MemoryHandle handle, unsigned long long) {
+      if (handle != size) fail("a handle is mapped in part");
+      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
+      apart([&] {
+        if (!pieces.emplace(reinterpret_cast<std::uintptr_t>(address), size).second) fail("memory is mapped twice");
+      });
+      return mapped += static_cast<Bytes>(size), kCudaSuccess;
+    };
+    api.unmap = [](void* address, std::size_t size) {
+      const auto at = pieces.find(reinterpret_cast<std::uintptr_t>(address));
+      if (at == pieces.end() || at->second != static_cast<Bytes>(size)) fail("memory is unmapped as it was not mapped");
+      pieces.erase(at);
+      return mapped -= static_cast<Bytes>(size), kCudaSuccess;
+    };
+    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return fault(); };
+    api.event_create = [](CudaEvent* event, unsigned) {
+      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
+      ++events;
+      return *event = reinterpret_cast<CudaEvent>(&events), kCudaSuccess;
+    };
+    api.event_record = [](CudaEvent, CudaStream) { return fault(); };
+    api.event_query = [](CudaEvent) { return fault() == kCudaSuccess ? kCudaSuccess : kCudaNotReady; };
+    api.event_synchronize = [](CudaEvent) { return fault(); };
+    api.event_destroy = [](CudaEvent) { return --events, kCudaSuccess; };
+    api.stream_wait_event = [](CudaStream, CudaEvent, unsigned) { return fault(); };
+    api.device_synchronize = [] { return fault(); };
+    return api;
+  }
+};
+
+CudaError record(void*, Stream stream, CudaEvent& event) {
+  static const CudaApi api = Driver::api();
+  return record_event(api, 0, stream, event);
+}
+
+// Places, moves, extends, shrinks or ends an arena.
+void change(std::unique_ptr<HeapArena>& arena, DeviceHeap& heap, std::mt19937& random) {
+  const auto bytes = [&](Bytes most) {
+    return static_cast<Bytes>(random() % static_cast<unsigned>(most / DeviceHeap::kUnit) + 1) * DeviceHeap::kUnit;
+  };
+  const Bytes one = bytes(6 * DeviceHeap::kPage), other = bytes(6 * DeviceHeap::kPage);
+  if (arena == nullptr) {
+    arena = HeapArena::place(heap, one, random() % 2);
+    return;
+  }
+  switch (random() % 6) {
+    case 0: return arena.reset();
+    case 1: return arena->use(random() % 3);
+    case 2: arena->reach_to(one); return;
+    case 3: {
+      std::vector<Range> idle = arena->memory();
+      for (Range& range : idle) range.end = range.begin + (range.end - range.begin) / 1024 * 512;
+      idle.erase(std::remove_if(idle.begin(), idle.end(), [](Range range) { return range.begin == range.end; }),
+                 idle.end());
+      return arena->give(idle);
+    }
+    default: arena->extend(std::min(one, other), std::max(one, other), bytes(DeviceHeap::kPage), random() % 2 == 0);
+  }
+}
+
+void run(unsigned seed) {
+  CudaApi api = Driver::api();
+  api.has_virtual_memory = seed / 4 % 2 == 0;
+  std::mt19937 random(seed);
+  {
+    DeviceHeap heap(api, 0, {nullptr, record, [](void*) { return false; }});
+    heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
+    std::vector<DeviceHeap::Place> blocks;
+    std::unique_ptr<HeapArena> arena;
+    const bool frees_fail = seed % 4 < 2;
+    if (seed % 2 == 0) heap.set_limit(8 * DeviceHeap::kPage);
+    for (int operation = 0; operation < 400; ++operation) {
+      const int allocations = static_cast<int>(random() % 12);
+      Driver::fault_rate = seed % 3 == 0 ? 8 : 0;
+      if (random() % 2 == 0 && !blocks.empty()) {
+        std::swap(blocks[random() % blocks.size()], blocks.back());
+        survives(frees_fail ? allocations : -1, [&] { heap.give(blocks.back()); });
+        blocks.pop_back();
+      } else {
+        const Bytes most = random() % 2 == 0 ? DeviceHeap::kPage / 2 : 3 * DeviceHeap::kPage;
+        DeviceHeap::Place place;
+        CudaError error = kCudaSuccess;
+        const auto take = [&] {
+          error = heap.take(static_cast<Bytes>(random() % static_cast<unsigned>(most)) + 1, random() % 2, place);
+        };
+        if (survives(allocations, take) && error == kCudaSuccess) {
+          for (const DeviceHeap::Place& other : blocks) {
+            const bool apart = place.address + static_cast<std::uintptr_t>(place.size) <= other.address ||
+                               other.address + static_cast<std::uintptr_t>(other.size) <= place.address;
+            if (!apart) fail("two blocks overlap");
+          }
+          if (!Driver::has(place.address, place.size)) fail("a block has no memory");
+          blocks.push_back(place);
+        }
+      }
+      if (random() % 16 == 0) heap.begin_step();
+      if (random() % 16 == 0) survives(allocations, [&] { heap.make_room(); });
+      if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2); });
+      if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arena, heap, random); });
+      for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
+        if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");
+        for (const DeviceHeap::Place& block : blocks) {
+          const Range taken{block.address, block.address + static_cast<std::uintptr_t>(block.size)};
+          if (taken.intersects(range)) fail("a block lies in an arena");
+        }
+      }
+      if (heap.held() != Driver::in_use()) fail("the account is not the device's");
+    }
+    Driver::fault_rate = 0;
+    for (const DeviceHeap::Place& block : blocks) heap.give(block);
+    arena.reset();
+    heap.trim();
+    if (heap.held() != Driver::in_use()) fail("the account is not the device's in the end");
+    if (!frees_fail && heap.held() != 0) fail("memory that no block has did not go back");
+  }
+  if (Driver::events != 0) fail("an event did not go back");
+  Driver::given.clear();
+  Driver::pieces.clear();
+  Driver::created = Driver::mapped = 0;
+}
+
+void run_memory(unsigned seed) {
+  const CudaApi api = Driver::api();
+  CudaMemory memory(api, 0, 0);
+  std::mt19937 random(seed);
+  std::vector<CudaBlock*> blocks;
+  for (int operation = 0; operation < 100; ++operation) {
+    CudaBlock* block = nullptr;
+    CudaError error = kCudaSuccess;
+    const Bytes size = static_cast<Bytes>(random() % 2 + 1) * DeviceHeap::kPage;
+    survives(static_cast<int>(random() % 6), [&] { block = memory.take(size, 0, error); });
+    if (block != nullptr) blocks.push_back(block);
+  }
+  for (CudaBlock* block : blocks) memory.give(block);
+  memory.trim();
+  if (Driver::in_use() != 0) fail("memory of a block that was not noted did not go back");
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (allocations_left >= 0 && allocations_left-- == 0) {
+    ++failed;
+    throw std::bad_alloc();
+  }
+  if (void* address = std::malloc(size)) return address;
+  throw std::bad_alloc();
+}
+void operator delete(void* address) noexcept { std::free(address); }
+void operator delete(void* address, std::size_t) noexcept { std::free(address); }
+
+int main(int argc, char** argv) {
+  const unsigned programs = 50 * static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 1);
+  for (unsigned seed = 0; seed < programs; ++seed) {
+    run(seed);
+    run_memory(seed);
+  }
+  if (failed < programs) fail("too few allocations failed");
+  std::printf("device_heap_stress: %llu allocations failed, no byte lost\n", static_cast<unsigned long long>(failed));
+  return 0;
+}
