@@ -14,7 +14,6 @@ And training within budgets, each with a command of its own:
 ``training``    steps of a model, plain and by a schedule; their peaks and seconds
 ``budget``      beside ``activation_memory_budget`` and `torch.utils.checkpoint`
 ``compiled``    compiled steps, split within budgets
-``swap``        with a swap file and without
 ``kept``        rows that a run leaves as it goes
 ``metered``     compilers for ``torch.compile`` that count what graphs have alive
 ==============  ========================================================================================================

@@ -6,21 +6,20 @@ of forward, backward and update; shares are of the peak of PyTorch's own split. 
 by inductor without a budget. Six of the models need ``pip install transformers``. Each row is in a file as soon as it
 is measured.
 
-Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is not as
-predicted to the byte.
+Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is more
+than `CLOSE` from what was predicted.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
 
-from stowplan.errors import BudgetError
 from stowplan.torch import Meter, compile_backend
 
 from ..measures import output
@@ -34,6 +33,8 @@ SETTINGS = (1.0, 0.5, 0.25, 0.0)
 SHARES = ("80%", "60%")
 LEAST, INDUCTOR = "least", "inductor"
 """In the place of a share: the least that was found, and no budget with inductor's kernels."""
+CLOSE = 0.02
+"""How far from its prediction a peak may be, as a share."""
 
 TITLE = "Compiled steps of PyTorch, split within budgets"
 NOTE = (
@@ -82,25 +83,12 @@ def measure(model: Model, kept: Kept) -> None:
 
     def ours(budget: str) -> Row:
         meters: list[Meter] = []
-        backend = compile_backend(least() if budget == LEAST else budget, compiler=metered(meters))
-        try:
+        backend = compile_backend(0 if budget == LEAST else budget, compiler=metered(meters))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "stowplan: a graph takes")
             found = row(backend, meters)
-        except BackendCompilerFailed as error:
-            if isinstance(error.inner_exception, BudgetError):
-                return {"peak": None}
-            raise
         # Graphs that are compiled again, with other guards, are of the same shapes.
         return found | {"predicted": max(stats.peak - stats.resident for stats in backend.stats)}
-
-    def least() -> int:
-        torch._dynamo.reset()
-        try:
-            torch.compile(model.loss, backend=compile_backend(0), dynamic=False)(original.model, *batch)
-        except BackendCompilerFailed as error:
-            if isinstance(error.inner_exception, BudgetError):
-                return error.inner_exception.least
-            raise
-        return 0
 
     row(partitioned([]), [])  # what all others are compared with
     for setting in SETTINGS:
@@ -151,7 +139,7 @@ def wrong(row: Row) -> str | None:
         return None
     if not row["identical"]:
         return "parameters differ"
-    if row["peak"] != row.get("predicted", row["peak"]):
+    if abs(row["peak"] - row.get("predicted", row["peak"])) > CLOSE * row["peak"]:
         return f"peak {row['peak']} was predicted to be {row['predicted']}"
     return None
 

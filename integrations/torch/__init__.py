@@ -4,8 +4,8 @@
 module            what it is
 ================  ======================================================================================================
 ``capture``       a function as one graph of ATen operators, guarded by Dynamo, made functional by AOTAutograd
-``asking``        such a graph compared with a plain run, where the program asks whether it is compiled
 ``eager``         such a graph with the bits of the program outside of a graph
+``seams``         the names of PyTorch's that are not public; all others are in no other file
 ``nodes``         what nodes are: operators, names of results, writes in place, random draws
 ``shrinking``     results that hold on to more bytes than they have
 ``tracing``       a `torch.fx.GraphModule` of a module and inputs: inference, or a training step
@@ -17,12 +17,9 @@ module            what it is
 ``live``          the same, predicted from a graph
 ``scheduler``     training steps within a budget of bytes: `schedule`; ``plans`` makes the plans, within ``budgets``
 ``guards``        what PyTorch's guards do not see: looked at before each step, or refused
-``updates``       the optimizer's part of such a step, as operators
-``early``         where in the step which parameters are updated, and the bytes of that
-``trial``         a step by a plan compared with a plain one
-``rewriting``     a graph module that runs a schedule, with what it recomputes and swaps
-``evictions``     tensors that go to a file, and come back
-``compiling``     a backend of ``torch.compile`` within a budget; ``splitting`` is of its two graphs
+``updates``       the optimizer's part of such a step, as operators: where in the step, and the bytes of that
+``rewriting``     a graph module that runs a schedule, with what it recomputes
+``compiling``     a backend of ``torch.compile`` within a budget
 ================  ======================================================================================================
 
 ::
@@ -31,7 +28,7 @@ module            what it is
     better = reorder(step)                       # the same parameters, the same results, bit by bit
     better.meta["order"].peak                    # bytes, as `measure(better, *inputs, *targets).peak` finds them
 
-    training = schedule(model, optimizer, loss, budget="2 GiB", swap=True)
+    training = schedule(model, optimizer, loss, budget="2 GiB")
     training.step(x, y)                          # forward, backward, update; the same bits
 
     compiled = torch.compile(model, backend=compile_backend("2 GiB"), dynamic=False)   # forward and backward
@@ -48,9 +45,9 @@ except ImportError as error:
         f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install 'stowplan[torch]'"
     ) from None
 
-if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 13):
+if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 11):
     raise MissingDependencyError(
-        f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.13 or later: pip install 'stowplan[torch]'"
+        f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.11 or later: pip install 'stowplan[torch]'"
     )
 
 from .budgets import GraphStats

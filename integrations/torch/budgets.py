@@ -12,9 +12,11 @@ from ..scheduling import Schedule, StepGraph, simulate
 from ..scheduling.schedule import as_recorded
 from ..scheduling.solve import Solution, schedule
 from ..units import human_bytes, parse_bytes, parse_share
-from .evictions import RATES
 from .live import live_peak
 from .rewriting import scheduled
+
+TRIES = 4
+"""Schedules that are tried before the least one."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,28 @@ class Within:
     ----------
     budget
         Bytes, a text like ``"2 GiB"``, a share of the plain peak like ``"60%"``; None: what costs no time.
-    solver, time_limit, swap
+    solver, time_limit
         As for `stowplan.scheduling.schedule`.
     """
 
     budget: int | str | None
     solver: str
     time_limit: float | None
-    swap: bool = False
 
     def __post_init__(self) -> None:
-        if self.budget is not None and parse_share(self.budget) is None:
-            parse_bytes(self.budget)
+        if self.budget is None or parse_share(self.budget) is not None:
+            return
+        if parse_bytes(self.budget) == 0 and set(str(self.budget)) & set("123456789"):
+            raise ValueError(
+                f"budget is {self.budget!r}, below one byte; expected bytes, or a share like '50%'"
+            )
+
+    def total(self, plain: int) -> int | None:
+        """Return the budget in bytes, of a step that takes so many in plain PyTorch."""
+        if self.budget is None:
+            return None
+        share = parse_share(self.budget)
+        return parse_bytes(self.budget) if share is None else int(share * plain)
 
     def write(
         self, joint: GraphModule, step: StepGraph, resident: int, what: str
@@ -82,27 +94,33 @@ class Within:
             No schedule that was found keeps to the budget.
         """
         plain = resident + plain_peak(step)
-        share = None if self.budget is None else parse_share(self.budget)
-        total = (
-            None if self.budget is None else parse_bytes(self.budget) if share is None else int(share * plain)
-        )
+        total = self.total(plain)
         own = None if total is None else max(total - resident, 0)
-        try:
-            solution = schedule(step, own, self.solver, self.time_limit, RATES, self.swap)
-        except BudgetError as error:
-            floor = error.floor.partition("; ")[0]  # its advice is not all for here
-            raise BudgetError(
-                f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
-                f"{human_bytes(resident + error.least)}, {human_bytes(resident)} of it {what}; {floor}",
-                resident + error.least,
-                error.floor,
-                error.solution,
-            ) from None
-        run = scheduled(joint, step, solution.schedule)
+        target, tries = own, TRIES
+        while True:  # what draws again keeps a generator's state, which no schedule knows of
+            failed = None
+            try:
+                solution = schedule(step, target, self.solver, self.time_limit)
+            except BudgetError as error:
+                failed, solution = error, error.solution
+            run = scheduled(joint, step, solution.schedule)
+            peak = live_peak(run.graph)
+            if own is None or target is None or peak <= own:
+                break
+            if failed is not None:
+                floor = failed.floor.partition("; ")[0]  # its advice is not all for here
+                raise BudgetError(
+                    f"a budget of {human_bytes(total or 0)} is below what any schedule found needs: the least is "
+                    f"{human_bytes(resident + peak)}, {human_bytes(resident)} of it {what}; {floor}",
+                    resident + peak,
+                    failed.floor,
+                    solution,
+                )
+            tries -= 1
+            target = max(target - peak + own, 0) if tries else 0
         again = sum(len(row) for _, row in solution.outcome.recomputed)
-        # Of what inductor fuses alone, no operator has seconds.
         extra = solution.extra_seconds / (float(step.seconds.sum()) or 1.0)
-        return run, solution, GraphStats(resident + live_peak(run.graph), resident, plain, again, extra)
+        return run, solution, GraphStats(resident + peak, resident, plain, again, extra)
 
 
 def plain_peak(step: StepGraph) -> int:

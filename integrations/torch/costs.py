@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
 from .nodes import is_random
+from .seams import pytree, schema_of
 
 OPERATIONS, CONVOLVED = 1e11, 6e10
 """Floating-point operations a second, of matrix products and of convolutions."""
@@ -45,12 +45,12 @@ def seconds(node: Node, results: Mapping[Node, Any]) -> float:
     )
     formula = flop_registry.get(node.target.overloadpacket)
     work = formula(*args, **kwargs, out_val=result) if formula is not None else 0
-    rate = CONVOLVED if "convolution" in node.target._schema.name else OPERATIONS
+    rate = CONVOLVED if "convolution" in schema_of(node.target).name else OPERATIONS
     return float(work / rate + count / _rate(node) + CALL)
 
 
 def _rate(node: Node) -> float:
-    name = node.target._schema.name
+    name = schema_of(node.target).name
     if is_random(node):
         return DRAWN
     return BYTES if "backward" in name else next((rate for part, rate in SLOW.items() if part in name), BYTES)

@@ -18,14 +18,12 @@ from operator import getitem
 from typing import Any
 
 import torch
-from torch._dispatch.python import no_python_dispatcher
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.traceback import annotate
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase
+from . import seams
 from .nodes import BERNOULLI, LIBRARY, PHASE, define, is_name, is_view
 
 aten = torch.ops.aten
@@ -70,18 +68,13 @@ EXACT = {
 def as_eager(module: GraphModule) -> GraphModule:
     """Return a graph module that AOTAutograd traces to the operators that run outside of a graph."""
     graph = Graph()
-    given = []
-    for node in module.graph.find_nodes(op="placeholder"):
-        given.append(graph.node_copy(node))
-        given[-1]._dynamo_source = node._dynamo_source  # of the guards that AOTAutograd adds
-    results = graph.call_module("captured", tuple(given))
+    given = [(node, graph.node_copy(node)) for node in module.graph.find_nodes(op="placeholder")]
+    results = graph.call_module("captured", tuple(copied for _, copied in given))
     output = module.graph.find_nodes(op="output")[0]
     graph.output(tuple(graph.call_function(getitem, (results, k)) for k in range(len(output.args[0]))))
     found = GraphModule({"captured": _AsEager(module)}, graph)
     found.meta = module.meta
-    if hasattr(module, "_param_name_to_source"):
-        sources = {f"captured.module.{name}": one for name, one in module._param_name_to_source.items()}
-        found._param_name_to_source = sources
+    seams.copy_sources(module, found, given, "captured.module.")
     return found
 
 
@@ -91,7 +84,7 @@ class _AsEager(torch.nn.Module):  # type: ignore[misc]
         self.module = module
 
     def forward(self, *args: Any) -> Any:
-        with no_python_dispatcher(), _Layouts():
+        with seams.no_python_dispatcher(), _Layouts():
             return _Checking(self.module).run(*args)
 
 
@@ -99,19 +92,23 @@ class _Checking(Interpreter):  # type: ignore[misc]
     """Runs `one_hot` as outside of a graph, where it looks at the classes."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if target in (torch.nn.functional.one_hot, torch._C._nn.one_hot):
+        if target in seams.ONE_HOT:
             given, most = (*args, *kwargs.values())[:2]
             return super().call_function(target, (CLASSES(given, most), most), {})
         return super().call_function(target, args, kwargs)
 
 
-class _Layouts(TorchDispatchMode):  # type: ignore[misc]
+class _Layouts(seams.TorchDispatchMode):  # type: ignore[misc]
     """Annotates the nodes of what is written in place into tensors with gaps."""
+
+    supports_higher_order_operators = True
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs, schema = kwargs or {}, func._schema
+        if not isinstance(func, seams.OpOverload):
+            return func(*args, **(kwargs or {}))
+        kwargs, schema = kwargs or {}, seams.schema_of(func)
         draws = torch.Tag.nondeterministic_seeded in func.tags and schema.name != "aten::bernoulli_"
         draws = draws and (schema.name.endswith("_") or schema.name == "aten::normal")
         if draws and any(isinstance(one, torch.Tensor) and not one.is_contiguous() for one in args):
@@ -172,11 +169,11 @@ def casts_of(module: GraphModule) -> str:
     depth, regions = 0, 0
     cached: set[bool] = set()
     for node in module.graph.nodes:
-        if node.target is torch.amp.autocast_mode._enter_autocast:
+        if node.target is seams.ENTER_AUTOCAST:
             regions += depth == 0
             depth += 1
             cached.add(len(node.args) < 4 or node.args[3] is not False)
-        elif node.target is torch.amp.autocast_mode._exit_autocast:
+        elif node.target is seams.EXIT_AUTOCAST:
             depth -= 1
     return EACH if cached == {False} else ONCE if regions < 2 and False not in cached else MIXED
 
@@ -194,18 +191,16 @@ def cast_once(graph: Graph, casts: str) -> None:
         ]
         if not several:
             continue
-        descriptions = output.meta.get("desc") or ()
-        number = next(
+        gradient = next(
             (
-                k
-                for k, one in enumerate(descriptions)
-                if getattr(one, "grad_of", None) == given.meta.get("desc")
+                one
+                for one, told in zip(output.args[0], output.meta.get("desc") or (), strict=False)
+                if getattr(told, "grad_of", None) == given.meta.get("desc")
             ),
             None,
         )
-        if number is None or output.args[0][number] is None:  # no gradient: nothing meets
+        if gradient is None:  # nothing meets
             continue
-        gradient = output.args[0][number]
         terms = _terms(gradient)
         low = [one for one in terms if one.target is aten._to_copy.default and _kind(one.args[0]) in kinds]
         if casts == MIXED or len(several) > 1 or len(terms) - len(low) > 1 or len(low) != len(several[0]):
@@ -248,5 +243,5 @@ def _terms(node: Node) -> list[Node]:
 
 
 def _kind(node: Any) -> Any:
-    value = pytree.tree_leaves(node.meta.get("val"))[0]
+    value = seams.pytree.tree_leaves(node.meta.get("val"))[0]
     return value.dtype if isinstance(value, torch.Tensor) else None

@@ -12,6 +12,7 @@ from torch.fx.graph import CodeGen
 from ..errors import GraphError
 from ..scheduling.graph import Phase
 from .eager import cast_once, lay_out_parts
+from .graph_errors import line_at
 from .nodes import BATCH_NORM, PHASE, leave_out_statistics, mark_in_place, require_numbers
 from .shrinking import shrink, write_parts
 
@@ -21,28 +22,44 @@ TAG, FORWARD, BACKWARD = "partitioner_tag", "is_forward", "is_backward"
 MUST_BE_BACKWARD = "must_be_in_backward"
 
 
+CHECKS = "checks values, which an assertion does in the midst of the step; expected it after the step"
 REFUSED = {
-    aten.mkldnn_rnn_layer.default: "keeps what its backward pass needs from every graph; expected another LSTM, such "
-    "as that in torch.backends.mkldnn.flags(enabled=False)",
+    aten.mkldnn_rnn_layer.default: "is oneDNN's LSTM, whose backward pass reads memory that no graph sees; expected "
+    "the step within torch.backends.mkldnn.flags(enabled=False), which has another LSTM",
+    aten.embedding_renorm.default: "is of an embedding with max_norm, which writes on its weight within forward; "
+    "expected max_norm=None, and the norms bounded after the step",
+    aten._sparse_coo_tensor_with_dims_and_tensors.default: "is the sparse gradient of an embedding; expected "
+    "sparse=False",
+    aten._assert_async.default: CHECKS,
+    aten._assert_async.msg: CHECKS,
     aten.prod.dim_int: "has a backward pass along a dimension that depends on values; expected none",
 }
-"""Operators whose backward pass in a graph has other bits."""
+"""Operators that raise in the midst of a graph, or whose backward pass has other bits there."""
 
 
-def prepare(joint: GraphModule, casts: str) -> bool:
-    """Let a joint graph give the bits of a plain run, in phases; return whether it has a backward pass."""
-    graph = joint.graph
-    require_numbers(graph)
+def refuse(graph: Graph) -> None:
+    """Raise if an operator would have other bits."""
     for target, why in REFUSED.items():
         for node in graph.find_nodes(op="call_function", target=target):
-            raise GraphError(f"{node.name} {why}")
+            raise GraphError(f"{node.name}{line_at(node)} {why}")
+
+
+def prepare(joint: GraphModule, casts: str | None) -> bool:
+    """Put a joint graph in phases; return whether it has a backward pass.
+
+    With `casts`, as `casts_of` tells them, it gives the bits of a plain run; without, those of a compiler of its own.
+    """
+    graph = joint.graph
+    require_numbers(graph)
     leave_out_statistics(graph)
-    lay_out_parts(graph)
-    write_parts(graph)
+    if casts is not None:
+        refuse(graph)
+        lay_out_parts(graph)
+        write_parts(graph)
     shrink(graph)
     has_backward = put_in_phases(joint)
-    cast_once(graph, casts)
-    mark_in_place(graph)
+    if casts is not None:
+        cast_once(graph, casts)
     return has_backward
 
 
@@ -59,26 +76,23 @@ def normal(joint: GraphModule, inputs: int, casts: str) -> GraphModule:
     for target in (aten.detach.default, aten.alias.default):
         for node in graph.find_nodes(op="call_function", target=target):
             node.replace_all_uses_with(node.args[0])
+    for node in graph.find_nodes(op="call_function", target=aten.t.default):
+        if node.args[0].target is aten.t.default:  # of weights in backward, and of their gradients
+            node.replace_all_uses_with(node.args[0].args[0])
     graph.eliminate_dead_code()
     prepare(joint, casts)
+    mark_in_place(graph)
     _write_buffers_early(graph)
-    for tangent in given[len(taken) :]:
+    for tangent in given[len(taken) :]:  # of the loss
         value = tangent.meta["val"]
-        with graph.inserting_after(tangent):
-            ones = graph.call_function(
-                aten.full.default,
-                (list(value.shape), 1),
-                {"dtype": value.dtype, "device": value.device, "pin_memory": False},
-            )
+        options = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+        with graph.inserting_before(
+            next(node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD)
+        ):
+            ones = graph.call_function(aten.full.default, (list(value.shape), 1), options)
         ones.meta = {"val": value, PHASE: Phase.BACKWARD}
         tangent.replace_all_uses_with(ones)
         graph.erase_node(tangent)
-        first = next(
-            (node for node in graph.nodes if node.meta.get(PHASE) == Phase.BACKWARD and node is not ones),
-            None,
-        )
-        if first is not None:
-            first.prepend(ones)
     graph.eliminate_dead_code()
     graph.set_codegen(CodeGen())  # its arguments are the inputs, one by one
     return joint
@@ -105,10 +119,7 @@ def _write_buffers_early(graph: Graph) -> None:
 
 
 def put_in_phases(joint: GraphModule) -> bool:
-    """Put backward's nodes after forward's, and mark each; return whether there are any.
-
-    Marks of ``torch.utils.checkpoint`` go: the schedule decides.
-    """
+    """Put backward's nodes after forward's, and mark each; return whether there are any."""
     nodes = [node for node in joint.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     late = {node for node in joint.graph.find_nodes(op="placeholder") if "tangents" in node.name}
     for node in nodes:
@@ -119,7 +130,6 @@ def put_in_phases(joint: GraphModule) -> bool:
             late.add(node)
     output = joint.graph.find_nodes(op="output")[0]
     for node in nodes:
-        node.meta.pop("recompute", None)
         node.meta[PHASE] = Phase.BACKWARD if node in late else Phase.FORWARD
         if node.meta.get(TAG) in (None, FORWARD, BACKWARD):
             node.meta[TAG] = BACKWARD if node in late else FORWARD

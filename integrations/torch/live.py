@@ -11,21 +11,21 @@ peak is a bound on it: there, what runs again holds what it reads until the oper
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection
 
-import torch
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
 
-from .nodes import IN_PLACE
+from .nodes import IN_PLACE, storages
 from .step_graph import KEEPS, WORKSPACE
 
 GIVEN = ("placeholder", "get_attr")
 """Kinds of nodes whose tensors exist before the graph runs."""
 
 
-def live_peak(graph: Graph) -> int:
-    """Return the most bytes alive at once, without those given; results stay to the end.
+def live_peak(graph: Graph, handed: Collection[Node] = ()) -> int:
+    """Return the most bytes alive at once, without those given, but those `handed` over, which go after their last use.
+
+    Results stay to the end.
 
     Two nodes name one storage if their ``meta["val"]`` do and one takes the other, or if one writes in place on the
     other. O(n + k) for n nodes and k arguments.
@@ -46,7 +46,7 @@ def live_peak(graph: Graph) -> int:
                 names[node][key] = taken[key]
             else:
                 names[node][key] = len(size)
-                size.append(0 if node.op in GIVEN else count)
+                size.append(0 if node.op in GIVEN and node not in handed else count)
                 ends.append(k)
                 came[k] += size[-1]
         last = max((place[user] for user in node.users), default=k)
@@ -64,10 +64,3 @@ def live_peak(graph: Graph) -> int:
         most = max(most, alive + int(node.meta.get(WORKSPACE, 0)))
         alive -= goes[k]
     return most
-
-
-def storages(node: Node) -> dict[int, int]:
-    """Return the storages of a node's results, and the bytes of each."""
-    leaves: Iterable[object] = pytree.tree_leaves(node.meta.get("val"))
-    found = (leaf.untyped_storage() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    return {storage._cdata: int(storage.nbytes()) for storage in found}

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from .seams import TorchDispatchMode, key_of, pytree
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ def measure(function: Callable[..., Any], *inputs: Any) -> Measurement:
 class Meter(TorchDispatchMode):  # type: ignore[misc]
     """Counts while it is entered; it may be entered again, and goes on."""
 
+    supports_higher_order_operators = True  # random ones that PyTorch has draw again
+
     def __init__(self) -> None:
         super().__init__()
         self.live: list[int] = []
@@ -78,5 +80,5 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         for tensor in pytree.tree_leaves(tree):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
-                if storage._cdata not in self.known:
-                    self.known[storage._cdata] = (StorageWeakRef(storage), storage.nbytes() if made else 0)
+                if key_of(storage) not in self.known:
+                    self.known[key_of(storage)] = (StorageWeakRef(storage), storage.nbytes() if made else 0)

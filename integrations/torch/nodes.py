@@ -18,9 +18,10 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
+from .graph_errors import line_at
+from .seams import OpOverload, key_of, pytree, schema_of
 
 PHASE = "stowplan_phase"
 """Key in a node's ``meta`` of its `Phase`, if it is known."""
@@ -85,27 +86,38 @@ def is_name(node: Node) -> bool:
 def is_view(node: Node) -> bool:
     """Whether a node makes views of one tensor, and no bytes."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or len(node.all_input_nodes) != 1:
+    if not isinstance(target, OpOverload) or len(node.all_input_nodes) != 1:
         return False
-    return bool(target.is_view) or target._schema.name in VIEWS
+    return bool(target.is_view) or schema_of(target).name in VIEWS
 
 
 def is_random(node: Node) -> bool:
     """Whether a node draws random numbers."""
-    tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+    tags = node.target.tags if isinstance(node.target, OpOverload) else ()
     return torch.Tag.nondeterministic_seeded in tags
 
 
 def is_foreign(node: Node) -> bool:
     """Whether a node's operator is none of PyTorch: it may draw or count, without declaring it."""
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "stowplan")
+    return isinstance(target, OpOverload) and target.namespace not in ("aten", "prims", "stowplan")
 
 
 def is_on_host(node: Node) -> bool:
     """Whether all tensors of a node's result are the host's."""
     leaves = pytree.tree_leaves(node.meta.get("val"))
     return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def bytes_of(tree: Any) -> dict[int, int]:
+    """Return the storages of a tree's tensors, and the bytes of each."""
+    found = (leaf.untyped_storage() for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+    return {key_of(storage): int(storage.nbytes()) for storage in found}
+
+
+def storages(node: Node) -> dict[int, int]:
+    """Return the storages of a node's results, and the bytes of each."""
+    return bytes_of(node.meta.get("val"))
 
 
 def storage_of(node: Node) -> Node:
@@ -119,6 +131,13 @@ def named_by(node: Node) -> list[Node]:
     """Return the nodes that name results of this one, or of these, in their order."""
     found = [user for user in node.users if is_name(user)]
     return sorted(found + [name for user in found for name in named_by(user)])
+
+
+def have_strides_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one shape have the same strides, wherever there is more than one element."""
+    return all(
+        a == b for a, b, size in zip(one.stride(), other.stride(), one.shape, strict=True) if size != 1
+    )
 
 
 def argument(node: Node, position: int, name: str) -> Any:
@@ -136,30 +155,28 @@ def require_numbers(graph: Graph, key: str = "val") -> None:
                 raise GraphError(
                     "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
                     if node.op == "placeholder"
-                    else f"what {node.name} returns depends on values; expected shapes that do not"
+                    else f"what {node.name} returns depends on values{line_at(node)}; expected shapes that do not, as "
+                    "by weights in the place of a mask: (x * mask).sum() / mask.sum()"
                 )
 
 
 def is_in_place(node: Node) -> bool:
-    """Whether a node that could write on its first argument may: no other node takes that one."""
+    """Whether a node that could write on its first argument may: nothing else takes that one, nor does it twice."""
     if IN_PLACE not in node.meta:
         return False
     source = node.args[0]
-    if (
-        len(source.users) != 1
-        or source.meta.get(PHASE) != node.meta.get(PHASE)
-        or storage_of(source) is not source
-    ):
+    taken = sum(given is source for given in pytree.arg_tree_leaves(*node.args, **node.kwargs))
+    alone = len(source.users) == taken == 1 and storage_of(source) is source
+    if not alone or source.meta.get(PHASE) != node.meta.get(PHASE):
         return False
     made = source.args[0] if source.target is getitem else source
-    return isinstance(made.target, torch._ops.OpOverload)
+    return isinstance(made.target, OpOverload)
 
 
 def leave_out_statistics(graph: Graph) -> None:
     """Let the backward pass of batch normalization by the batch read no running statistics, which it does not use."""
-    for node in graph.find_nodes(
-        op="call_function", target=torch.ops.aten.native_batch_norm_backward.default
-    ):
+    backward = torch.ops.aten.native_batch_norm_backward.default
+    for node in graph.find_nodes(op="call_function", target=backward):
         if node.args[7]:
             node.args = (*node.args[:3], None, None, *node.args[5:])
 
@@ -169,9 +186,8 @@ def mark_in_place(graph: Graph) -> None:
     for node in graph.nodes:
         given = node.args[0] if node.op == "call_function" and node.args else None
         other = _in_place(node.target) if isinstance(given, Node) else None
-        if other is None:
+        if other is None or not isinstance(given, Node):
             continue
-        assert isinstance(given, Node)
         old, new = given.meta.get("val"), node.meta.get("val")
         if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
             continue
@@ -191,14 +207,14 @@ def _in_place(target: Any) -> Any:
     """Return the operator that writes on its first argument what this one returns; None if there is none."""
     if target is BERNOULLI:
         return torch.ops.aten.bernoulli_.float
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return None
-    name = target._schema.name.removeprefix("aten::")
+    name = schema_of(target).name.removeprefix("aten::")
     if torch.Tag.pointwise not in target.tags and name not in WRITES:
         return None
     packet = getattr(torch.ops.stowplan if name in PARTS else torch.ops.aten, f"{name}_", None)
     every = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
-    taken = [(one.name, str(one.type)) for one in target._schema.arguments]
+    taken = [(one.name, str(one.type)) for one in schema_of(target).arguments]
     return next(
-        (one for one in every if [(a.name, str(a.type)) for a in one._schema.arguments] == taken), None
+        (one for one in every if [(a.name, str(a.type)) for a in schema_of(one).arguments] == taken), None
     )

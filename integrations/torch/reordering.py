@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule
 
-from ..scheduling import Schedule, Way, require_valid
+from ..scheduling import Schedule, StepGraph, Way, require_valid
 from ..scheduling.ordering import order
-from .nodes import named_by, run_in_place
-from .step_graph import as_graph_module, given_to, graph, operators
+from .rewriting import scheduled
+from .step_graph import as_graph_module, graph
 
 
 def reorder(
@@ -55,8 +55,9 @@ def reorder(
         As ``order`` does.
     """
     recorded = as_graph_module(module, inputs)
-    solution = order(graph(recorded, inputs), solver, time_limit)
-    reordered = _ordered(recorded, solution.order.tolist())
+    step = graph(recorded, inputs)
+    solution = order(step, solver, time_limit)
+    reordered = _ordered(recorded, step, solution.order)
     reordered.meta["order"] = solution
     return reordered
 
@@ -78,27 +79,10 @@ def in_order(module: GraphModule, numbers: npt.ArrayLike, inputs: Sequence[Any] 
     GraphError
         As `stowplan.torch.graph` does.
     """
-    step = graph(module, inputs)
-    sequence = np.asarray(numbers, dtype=np.int64)
-    require_valid(step, Schedule(sequence, np.full(step.values, int(Way.KEPT), dtype=np.int64)))
-    return _ordered(module, sequence.tolist())
+    return _ordered(module, graph(module, inputs), np.asarray(numbers, dtype=np.int64))
 
 
-def _ordered(module: GraphModule, numbers: list[int]) -> GraphModule:
-    """Return a graph module with these operators in this order, each followed by the nodes that name its results.
-
-    One result named late would keep the tuple of all, and so the others.
-    """
-    nodes = operators(module)
-    sequence = given_to(module)
-    for number in numbers:
-        sequence += [nodes[number], *named_by(nodes[number])]
-    sequence += module.graph.find_nodes(op="output")
-    ordered = Graph()
-    ordered.set_codegen(module.graph._codegen)  # how arguments and results are packed
-    copies: dict[Node, Node] = {}
-    for node in sequence:
-        copies[node] = ordered.node_copy(node, copies.__getitem__)
-    run_in_place(ordered)
-    ordered.lint()
-    return GraphModule(module, ordered, type(module).__name__)
+def _ordered(module: GraphModule, step: StepGraph, sequence: npt.NDArray[np.int64]) -> GraphModule:
+    schedule = Schedule(sequence, np.full(step.values, int(Way.KEPT), dtype=np.int64))
+    require_valid(step, schedule)
+    return scheduled(module, step, schedule)

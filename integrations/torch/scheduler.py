@@ -12,39 +12,26 @@ that none of them is for run as in plain PyTorch, or raise.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 from weakref import proxy
 
 import numpy as np
 import torch
-import torch._dynamo
 from torch import nn
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
 from ..allocator.pool import Pool
 from ..errors import GraphError, ScheduleError
 from ..scheduling.solve import Solution
 from .budgets import Within
 from .capture import Captured, LimitReachedError
-from .evictions import Evict
-from .guards import (
-    ELSEWHERE,
-    methods,
-    require_alone,
-    require_no_autocast,
-    require_no_effects,
-    situation,
-    surroundings,
-    traced_methods,
-)
+from .guards import require_alone, require_no_autocast, require_no_effects, situation, switches
 from .plans import Plan, Planner, StepStats
-from .trial import differences
+from .seams import ELSEWHERE, dynamo, pytree
 from .updates import BeforeUpdate, layout_of, left, reason_against_early, require_served, update_all
 
 Loss = Callable[..., torch.Tensor]
@@ -75,7 +62,7 @@ class ScheduledTraining:
         self._ran: Plan | None = None
         self._key: Any = None
         self._unseen: dict[str, Any] = {}
-        self._reason, self._plain_steps = "", 0
+        self._reason, self._stale, self._steps, self._plain_steps = "", "the first step", 0, 0
 
     def step(self, *batch: Any) -> torch.Tensor:
         """Run a training step: forward, backward, update. Return the loss.
@@ -96,18 +83,16 @@ class ScheduledTraining:
         """
         self._accumulates = False
         before = {id(one) for one in left(self._optimizer)}
-        loss, plan = self._run(batch)
+        loss, planned = self._run(batch)
         others = left(self._optimizer)  # of parameters that this step does not use
-        if plan is None:
-            loss.backward()
-        elif any(id(one) not in before for one in others):
+        if planned and any(id(one) not in before for one in others):
             raise ScheduleError(
                 "forward sets gradients of parameters, after the step has updated them; expected a forward pass that "
                 "leaves grad alone (the step has run, and its update did not use what forward has set)"
             )
-        if plan is None or others:
+        if others or not planned:
             update_all(self._optimizer, self._planner.before)
-        return loss.detach()
+        return loss
 
     def accumulate(self, *batch: Any) -> torch.Tensor:
         """Run forward and backward, and add to the gradients, which the next `step` updates by. Return the loss.
@@ -120,10 +105,7 @@ class ScheduledTraining:
             As `plan` does, before anything has run.
         """
         self._accumulates = True
-        loss, plan = self._run(batch)
-        if plan is None:
-            loss.backward()
-        return loss.detach()
+        return self._run(batch)[0]
 
     def plan(self, *batch: Any) -> StepStats:
         """Schedule the step for such a batch, unless that was done before, and run nothing.
@@ -136,8 +118,7 @@ class ScheduledTraining:
         BudgetError
             No schedule that was found keeps to the budget.
         ScheduleError
-            As many plans were made as there may be, and ``strict`` is on; or values are to be swapped that are not the
-            host's.
+            As many plans were made as there may be, and ``strict`` is on.
         """
         self._accumulates, self._only_plans = False, True
         try:
@@ -152,8 +133,8 @@ class ScheduledTraining:
 
     @property
     def stats(self) -> StepStats | None:
-        """Statistics of the plan used last; None before the first."""
-        return None if self._latest is None else self._latest.stats
+        """Statistics of the plan used last, and how many steps ran by any plan; None before the first plan."""
+        return None if self._latest is None else replace(self._latest.stats, steps=self._steps)
 
     @property
     def plans(self) -> tuple[StepStats, ...]:
@@ -170,41 +151,17 @@ class ScheduledTraining:
         """The schedule used last, as the solver found it; None before the first."""
         return None if self._latest is None else self._latest.solution
 
-    def differences(self, *batch: Any) -> list[str]:
-        """Return the names of what a step by its plan leaves with other bits than a plain step.
-
-        Parameters, buffers, and ``"loss"``. Both steps run from the state that there is, which is put back afterwards:
-        it takes the memory of a plain step and two copies of model and optimizer. Side effects of a model, such as
-        counting its calls, happens twice.
-
-        Raises
-        ------
-        GraphError, BudgetError, ScheduleError
-            As `plan` does.
-        """
-
-        def plain() -> torch.Tensor:
-            with torch.enable_grad():
-                loss = _loss_of(self._model, self._loss, *batch)
-            loss.backward()
-            update_all(self._optimizer, self._planner.before)
-            return loss.detach()
-
-        return differences(self._model, self._optimizer, plain, lambda: self.step(*batch))
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError("a training cannot be copied or pickled; expected a schedule of a copied model")
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, Plan | None]:
-        """Run forward, backward and what the plan does with gradients; the loss alone, and None, without a plan."""
+    def _run(self, batch: tuple[Any, ...]) -> tuple[torch.Tensor, bool]:
+        """Run forward, backward and what the plan does with gradients; return the loss, and if there was one."""
         require_no_autocast()
-        kind = next(
-            (type(one) for one in pytree.tree_leaves(batch) if isinstance(one, (np.generic, np.ndarray))),
-            None,
-        )
-        if kind is not None:
-            raise GraphError(
-                f"the batch has a {kind.__name__} of NumPy's in it; expected tensors and Python's numbers"
-            )
+        for one in pytree.tree_leaves(batch):
+            if isinstance(one, (np.generic, np.ndarray)):
+                raise GraphError(f"the batch has a NumPy {type(one).__name__}; expected tensors and numbers")
         for reason, holds in ELSEWHERE.items():
             if holds():
                 return self._without_plan(batch, reason)
@@ -212,65 +169,52 @@ class ScheduledTraining:
             self._ran = None
             frame = self._frame()
             try:
-                with ExitStack() as stack:
-                    stack.enter_context(torch.enable_grad())
-                    if self._is_full:
-                        stack.enter_context(torch.compiler.set_stance("eager_on_recompile"))
+                full = torch.compiler.set_stance("eager_on_recompile") if self._is_full else nullcontext()
+                with torch.enable_grad(), full:
                     loss: torch.Tensor = frame(self._model, self._loss, *batch)
-            except _Stale:
+            except _Stale as error:
+                self._stale = str(error)
                 self._frames = {key: one for key, one in self._frames.items() if one is not frame}
                 continue
             except LimitReachedError as error:
                 return self._without_plan(batch, str(error))
-            if self._ran is None:
-                self._plain_steps += 1
-                return loss, None
-            self._latest = self._ran
-            failure = None if self._planner.evict is None else self._planner.evict.failure
-            stats = self._ran.stats
-            self._ran.stats = replace(stats, steps=stats.steps + 1, keeps_values=failure)
-            return loss, self._ran
+            self._latest = self._ran or self._latest
+            return self._ended(loss, planned=self._ran is not None)
         raise AssertionError("a plan was stale right after it was made")
 
-    def _without_plan(self, batch: tuple[Any, ...], reason: str) -> tuple[torch.Tensor, None]:
+    def _without_plan(self, batch: tuple[Any, ...], reason: str) -> tuple[torch.Tensor, bool]:
         if self._strict:
             raise ScheduleError(f"this step has no plan: {reason}; expected no more plans, or strict=False")
         if self._only_plans:
             raise ScheduleError(f"this step has no plan: {reason}")
         if not self._plain_steps:
-            warnings.warn(
-                f"stowplan: a step runs as in plain PyTorch, within no budget, as others may later: {reason}",
-                stacklevel=4,
-            )
+            what = "a step runs as in plain PyTorch, within no budget, as others may later"
+            warnings.warn(f"stowplan: {what}: {reason}", stacklevel=4)
         self._is_full = self._is_full or len(self._plans) >= _limit()
         with torch.enable_grad():
-            loss = _loss_of(self._model, self._loss, *batch)
-        self._plain_steps += 1
-        return loss, None
+            return self._ended(_loss_of(self._model, self._loss, *batch), planned=False)
+
+    def _ended(self, loss: torch.Tensor, *, planned: bool) -> tuple[torch.Tensor, bool]:
+        if not planned:
+            loss.backward()
+            self._plain_steps += 1
+        self._steps += 1
+        return loss.detach(), planned
 
     def _frame(self) -> Captured:
         """Return the function of the step that fits what no guard of PyTorch's sees."""
+        optimizer, before = self._optimizer, self._planner.before
         unseen = {
             "the step now adds to earlier gradients, or no longer does": self._accumulates,
-            "the optimizer's parameters, their gradients or its options have changed": layout_of(
-                self._optimizer
-            ),
-            "hooks on the optimizer have changed": reason_against_early(
-                self._optimizer, self._planner.before
-            ),
-            "a class, a method of it, or a setting of PyTorch's backends has changed": surroundings(
-                self._model
-            ),
+            "the optimizer's parameters, their gradients or its options have changed": layout_of(optimizer),
+            "hooks on the optimizer have changed": reason_against_early(optimizer, before),
+            "a setting of PyTorch's backends has changed": switches(),
         }
         self._key = tuple(unseen.values())
         if self._key not in self._frames:
             require_alone(self._model)
             other = [what for what, one in unseen.items() if self._unseen.get(what, one) != one]
-            self._reason = " and ".join(other) or (
-                "gradients, hooks, methods or memory that is shared have changed"
-                if self._plans
-                else "the first step"
-            )
+            self._reason = " and ".join(other) or self._stale
             self._frames[self._key] = Captured(_loss_of, self._make, strict=self._strict)
         self._unseen = unseen
         return self._frames[self._key]
@@ -283,24 +227,25 @@ class ScheduledTraining:
         require_no_effects(self._optimizer, calls_program=calls_program)
         reason = self._frames[self._key].reason or self._reason
         plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
-        plan.methods = traced_methods()
         training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good
         self._plans.append(plan)
         return lambda *args: training._call(number, args)
 
     def _call(self, number: int, args: tuple[Any, ...]) -> Any:
         plan = self._plans[number]
-        is_as_traced = all(methods(kind) == before for kind, before in plan.methods.items())
-        if not is_as_traced or situation(args, self._optimizer) != plan.situation:
-            raise _Stale
+        if plan.classes.have_changed():
+            raise _Stale("a class, or a method of it, has changed")
+        is_counted = plan.with_state.issuperset(map(id, self._optimizer.state))
+        if not is_counted or situation(args, self._optimizer) != plan.situation:
+            raise _Stale("gradients, hooks, other parameters' state or memory that is shared have changed")
         self._latest = plan
         if self._only_plans:
             raise _Planned
-        with ExitStack() as stack:
-            if self._pool is not None:
-                stack.enter_context(self._pool.serving())
-                stack.enter_context(self._pool.step(id(plan)))
+        if self._pool is None:
             results = plan(*args)
+        else:
+            with self._pool.serving(), self._pool.step(id(plan)):
+                results = plan(*args)
         self._ran = plan
         return results
 
@@ -314,11 +259,11 @@ def schedule(
     before_update: BeforeUpdate | None = None,
     solver: str = "auto",
     time_limit: float | None = None,
-    swap: bool | str | os.PathLike[str] = False,
+    swap: object = None,
     pool: Pool | None = None,
     strict: bool = False,
 ) -> ScheduledTraining:
-    """Train a model within a budget of memory: recompute, swap, reorder and update early, and change no bit.
+    """Train a model within a budget of memory: recompute, reorder and update early, and change no bit.
 
     Parameters
     ----------
@@ -330,28 +275,25 @@ def schedule(
         Called with the model and what `ScheduledTraining.step` is called with; returns a tensor of one element. None:
         the model itself returns it.
     budget
-        For all that is alive in a step at once, parameters, buffers, the optimizer's state and the batch included:
-        bytes, a text like ``"2 GiB"``, or a share like ``"60%"`` of what this training's own step would take in plain
-        PyTorch. None: what costs no time.
+        For all that is alive in a step at once, parameters, buffers, gradients, the optimizer's state and the batch
+        included: bytes, a text like ``"2 GiB"``, or a share like ``"60%"`` of what the first step that is planned would
+        take in plain PyTorch; later batches have as many bytes. None: what costs no time.
     before_update
         Called when all gradients exist, in the parameters' ``grad``, for instance to clip them. Gradients are kept
         until then.
     solver, time_limit
         As for `stowplan.scheduling.schedule`.
-    swap
-        Whether values may go to a file, where that costs less than to recompute them: of a model on the host alone.
-        True: in ``/var/tmp``, or the folder. See `stowplan.swapping`.
     pool
         A `stowplan.TorchPool`, which then serves the steps from one arena. None: PyTorch's own allocator does.
     strict
         Whether a step that no plan is for, once there are as many as ``torch._dynamo.config.recompile_limit``, raises.
-        False: it runs as in plain PyTorch, and the first one warns. So it is with the plan of a model that computes
-        otherwise because it is compiled (``torch.compiler.is_compiling()``): it raises, or warns and serves.
+        False: it runs as in plain PyTorch, and the first one warns. So does a step that asks whether it is compiled
+        (``torch.compiler.is_compiling()``): it raises, or warns and is served.
 
     Raises
     ------
     ScheduleError
-        The optimizer is none that can be served; ``pool`` is no pool.
+        The optimizer is none that can be served; ``model``, ``loss`` or ``pool`` is none.
     ValueError
         The budget is no number of bytes.
 
@@ -364,7 +306,9 @@ def schedule(
     decides), lazy modules before their first call, ``prod`` along a dimension, random numbers drawn into a part of a
     tensor, and oneDNN's LSTM (``torch.backends.mkldnn.flags(enabled=False)`` helps). So does a forward pass that
     registers hooks on parameters or writes on the optimizer, and an exception of the model or the loss, which the error
-    names.
+    names. So do functions that ``torch.jit.script`` or ``torch.compile`` made, a function of PyTorch's that was
+    replaced by one that calls it, and operators whose strides PyTorch traces wrongly (batch normalization of a
+    transposed tensor).
 
     *What runs as in plain PyTorch, and is counted*: steps under hooks on all modules or on saved tensors, a dispatch
     mode, anomaly detection, with ``torch.compile`` off or another stance. A forward pass must not change ``grad`` or
@@ -372,8 +316,7 @@ def schedule(
 
     *What no guard sees*: the sign of a zero among numbers, what ``functools.lru_cache`` keeps, ``os.environ``, the
     ``_version`` of a tensor, hooks on autograd's nodes, and what the program has promised Dynamo (``allow_in_graph``,
-    ``assume_constant_result``, ``nonstrict_trace``). Make a new training if one of them changes. Functions that
-    ``torch.compile`` made and that the loss calls are captured as they were before; modules that it made are refused.
+    ``assume_constant_result``, ``nonstrict_trace``). Make a new training if one of them changes.
     Methods of classes are guarded where the class is a module's, a base's, of what a module keeps, or ``torch.Tensor``,
     and where the graph has methods of it that were not PyTorch's own.
 
@@ -389,10 +332,8 @@ def schedule(
     ``torch.compiler.is_compiling()`` for all threads while it compiles, and optimizers may then come to other last
     bits.
 
-    *Models that ask whether they are compiled*: their graph is compared with a plain run, of a copy, on tensors without
-    bytes. Where operators, numbers or the order of random draws differ, or plain PyTorch reads values there, ``step``
-    warns with the lines and the first operator that differs; with ``strict``, it raises `.GraphError`. That run may
-    call a logger or a counter once more than plain PyTorch. With an ``attention_mask``, models of transformers warn.
+    *Programs that ask whether they are compiled* are told that they are, and may compute otherwise than in plain
+    PyTorch: ``step`` warns with the lines, and raises `.GraphError` where ``strict``.
 
     Examples
     --------
@@ -405,11 +346,16 @@ def schedule(
             loss = training.step(x, y)
     """
     require_served(optimizer)
+    if not isinstance(model, nn.Module):
+        raise ScheduleError(f"model is {model!r}; expected a torch.nn.Module")
+    for name, one in (("loss", loss), ("before_update", before_update)):
+        if one is not None and not callable(one):
+            raise ScheduleError(f"{name} is {one!r}; expected a function, or None")
     if pool is not None and not isinstance(pool, Pool):
         raise ScheduleError(f"pool is {pool!r}; expected a stowplan.TorchPool, or None")
-    evict = Evict(None if swap is True else swap) if swap else None
-    within = Within(budget, solver, time_limit, bool(swap))
-    planner = Planner(model, optimizer, before_update, within, evict)
+    if swap:
+        raise ScheduleError("swap is gone; use a smaller budget, within which values are computed again")
+    planner = Planner(model, optimizer, before_update, Within(budget, solver, time_limit))
     return ScheduledTraining(planner, loss, pool, strict=strict)
 
 
@@ -418,4 +364,4 @@ def _loss_of(model: nn.Module, loss: Loss | None, *batch: Any) -> torch.Tensor:
 
 
 def _limit() -> int:
-    return int(torch._dynamo.config.recompile_limit)
+    return int(dynamo.config.recompile_limit)

@@ -27,26 +27,14 @@ from operator import getitem
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-from torch.utils import _pytree as pytree
 
 from ..errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
+from . import nodes, seams
 from .costs import seconds
-from .graph_errors import BY_VALUES, not_captured
-from .nodes import (
-    BATCH_NORM,
-    PHASE,
-    argument,
-    is_foreign,
-    is_in_place,
-    is_name,
-    is_random,
-    named_by,
-    storage_of,
-)
+from .graph_errors import not_captured
 from .shrinking import bytes_held
 
 REPEATABLE, WORKSPACE, KEEPS = "stowplan_repeatable", "stowplan_workspace", "stowplan_keeps"
@@ -102,7 +90,7 @@ def operators(module: GraphModule) -> list[Node]:
 def given_to(module: GraphModule) -> list[Node]:
     """Return the nodes of what exists before the first operator, and those that name it."""
     given = [node for node in module.graph.nodes if node.op in ("placeholder", "get_attr")]
-    return given + [name for node in given for name in named_by(node)]
+    return given + [name for node in given for name in nodes.named_by(node)]
 
 
 def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> GraphModule:
@@ -122,16 +110,16 @@ def as_graph_module(module: torch.nn.Module, inputs: Sequence[Any] | None) -> Gr
 
 def is_training_batch_norm(node: Node) -> bool:
     """Whether a node normalizes by the batch, and so changes the running statistics."""
-    named = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _BATCH_NORMS
-    return named and bool(argument(node, 5, "training"))
+    named = isinstance(node.target, seams.OpOverload) and seams.schema_of(node.target).name in _BATCH_NORMS
+    return named and bool(nodes.argument(node, 5, "training"))
 
 
 def _is_operator(node: Node) -> bool:
-    return node.op not in ("placeholder", "get_attr", "output") and not is_name(node)
+    return node.op not in ("placeholder", "get_attr", "output") and not nodes.is_name(node)
 
 
 def _is_aten(node: Node) -> bool:
-    return not _is_operator(node) or isinstance(node.target, torch._ops.OpOverload)
+    return not _is_operator(node) or isinstance(node.target, seams.OpOverload)
 
 
 def _not_aten(node: Node) -> GraphError:
@@ -159,9 +147,9 @@ class _Reader:
                 self.name(node, partial(self.new, node=node, resident=True))
             elif node.target is getitem:
                 self.tree[node] = self.tree[node.args[0]][node.args[1]]
-            elif is_name(node):
+            elif nodes.is_name(node):
                 (value,) = self.read(node)
-                self.tree[node] = pytree.tree_map(lambda _, value=value: value, self.results[node])
+                self.tree[node] = seams.pytree.tree_map(lambda _, value=value: value, self.results[node])
             elif _is_operator(node):
                 for key, entry in self.operator(node, len(rows["reads"])).items():
                     rows[key].append(entry)
@@ -177,21 +165,21 @@ class _Reader:
             raise _not_aten(node)
         reads, changed = self.read(node), self.changed(node)
         storage, result = self.columns["storage"], self.results[node]
-        if is_in_place(node):  # a value of its own, on the storage of what it takes
-            self.owner[result.untyped_storage()._cdata] = storage[self.values_of(node.args[0])[0]]
+        if nodes.is_in_place(node):  # a value of its own, on the storage of what it takes
+            self.owner[seams.key_of(result.untyped_storage())] = storage[self.values_of(node.args[0])[0]]
         written = {storage[v]: v for v in changed}
 
         def number_of(tensor: torch.Tensor) -> int:
-            own = self.owner.get(tensor.untyped_storage()._cdata) if written else None
+            own = self.owner.get(seams.key_of(tensor.untyped_storage())) if written else None
             return self.new(tensor, node) if own not in written else written[own]
 
         self.name(node, number_of)
         writes = list(dict.fromkeys([*changed, *self.values_of(node)]))
-        draws = is_random(node) or is_foreign(node)
+        draws = nodes.is_random(node) or nodes.is_foreign(node)
         after = self.hazards.of(
-            number, {storage[v] for v in reads}, {storage[v] for v in changed}, is_random=draws
+            number, {storage[v] for v in reads}, {storage[v] for v in changed}, draws=draws
         )
-        phase = node.meta.get(PHASE, Phase.FORWARD)
+        phase = node.meta.get(nodes.PHASE, Phase.FORWARD)
         if node.meta.get("partitioner_tag") == "is_backward":  # of a joint graph by AOTAutograd
             phase = Phase.BACKWARD
         if phase == Phase.BACKWARD and any(self.columns["resident"][storage[v]] for v in changed):
@@ -220,35 +208,37 @@ class _Reader:
                 other.append(self.add(0, len(self.columns["size"]), node.name))
             return other[0]
 
-        self.tree[node] = pytree.tree_map(of, self.results[node])
+        self.tree[node] = seams.pytree.tree_map(of, self.results[node])
 
     def read(self, node: Node) -> list[int]:
         """Return the values that a node takes, but running statistics that its results do not depend on.
 
         What `BATCH_NORM` returns of these is written to the buffers later, and it can run again after that.
         """
-        left = node.args[3:5] if node.op == "call_function" and node.target is BATCH_NORM else ()
+        left = node.args[3:5] if node.op == "call_function" and node.target is nodes.BATCH_NORM else ()
         sources = [
-            one for one in node.all_input_nodes if one not in left or storage_of(one).op == "call_function"
+            one
+            for one in node.all_input_nodes
+            if one not in left or nodes.storage_of(one).op == "call_function"
         ]
         return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def values_of(self, node: Node) -> list[int]:
-        return [value for value in pytree.tree_leaves(self.tree[node]) if value is not None]
+        return [value for value in seams.pytree.tree_leaves(self.tree[node]) if value is not None]
 
     def changed(self, node: Node) -> list[int]:
         """Return the values that an operator writes in place, but those that nothing else reads."""
-        if is_in_place(node):
+        if nodes.is_in_place(node):
             return []
-        schema = node.target._schema
+        schema = seams.schema_of(node.target)
         written = []
         for position, one in enumerate(schema.arguments):
             if one.alias_info is not None and one.alias_info.is_write:
-                written.append(argument(node, position, one.name))
+                written.append(nodes.argument(node, position, one.name))
         if is_training_batch_norm(node):
-            written += [argument(node, 3, "running_mean"), argument(node, 4, "running_var")]
-        nodes = [leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, Node)]
-        return list(dict.fromkeys(v for source in nodes for v in self.values_of(source)))
+            written += [nodes.argument(node, 3, "running_mean"), nodes.argument(node, 4, "running_var")]
+        sources = [leaf for leaf in seams.pytree.tree_leaves(written) if isinstance(leaf, Node)]
+        return list(dict.fromkeys(v for source in sources for v in self.values_of(source)))
 
     def new(self, tensor: torch.Tensor, node: Node, *, resident: bool = False) -> int:
         """Return the number of a new value."""
@@ -257,7 +247,7 @@ class _Reader:
         except NotImplementedError:
             raise GraphError(f"{node.name} has a tensor without a storage; expected strided ones") from None
         value = len(self.columns["size"])
-        owner = self.owner.setdefault(storage._cdata, value)
+        owner = self.owner.setdefault(seams.key_of(storage), value)
         size = max(storage.nbytes(), bytes_held(node)) if owner == value else 0
         return self.add(size, owner, node.name, resident=resident)
 
@@ -277,14 +267,14 @@ class _Hazards:
         self.used: dict[int, list[int]] = {}  # by a storage: the operators that have used it since
         self.drew: int | None = None  # the operator that last drew random numbers
 
-    def of(self, number: int, used: set[int], changed: set[int], *, is_random: bool) -> set[int]:
+    def of(self, number: int, used: set[int], changed: set[int], *, draws: bool) -> set[int]:
         after = {self.written[storage] for storage in used | changed if storage in self.written}
         for storage in changed:
             after.update(self.used.pop(storage, ()))
             self.written[storage] = number
         for storage in used - changed:
             self.used.setdefault(storage, []).append(number)
-        if is_random:
+        if draws:
             if self.drew is not None:
                 after.add(self.drew)
             self.drew = number
@@ -294,10 +284,10 @@ class _Hazards:
 def _fill(module: GraphModule, inputs: Sequence[Any]) -> None:
     """Set ``meta["val"]`` of all nodes, by a run on tensors that have a shape and a storage but no bytes."""
     flat = list(module.graph.process_inputs(*inputs))
-    fakes = [one for one in pytree.tree_leaves(flat) if isinstance(one, FakeTensor)]
-    mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [one for one in seams.pytree.tree_leaves(flat) if isinstance(one, seams.FakeTensor)]
+    mode = fakes[0].fake_mode if fakes else seams.FakeTensorMode(allow_non_fake_inputs=True)
     try:
         with torch.no_grad():
             FakeTensorProp(module, mode).propagate(*flat)
-    except BY_VALUES as error:
+    except seams.BY_VALUES as error:
         raise not_captured(error) from None

@@ -20,15 +20,14 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
-from torch.utils import _pytree as pytree
 
 from ..scheduling.graph import Phase
-from .capture import Captured, differentiated
-from .graph_errors import BY_VALUES, not_captured
+from .capture import Captured, joint_of
+from .graph_errors import not_captured
 from .nodes import PHASE, require_numbers, run_in_place
+from .seams import BY_VALUES, pack, pytree, results_of
 from .shrinking import shrink
 
 DETACH = torch.ops.aten.detach.default
@@ -58,7 +57,7 @@ def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
     GraphError
         The module depends on values.
     """
-    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    state = _state_of(module)
 
     def flat(tensors: list[torch.Tensor], args: tuple[Any, ...]) -> Any:
         # Whether a tensor of the module requires a gradient is left as it is: which operators run may depend on it,
@@ -74,12 +73,7 @@ def trace(module: torch.nn.Module, inputs: Sequence[Any]) -> GraphModule:
         raise not_captured(error) from None
     require_numbers(traced.graph)
     shrink(traced.graph)
-    # Tensors outside of the state (a constant made in forward) are attributes already.
-    attributes = {
-        node.target: getattr(traced, node.target) for node in traced.graph.find_nodes(op="get_attr")
-    }
-    spec = traced.graph._codegen.pytree_info.out_spec
-    return _bound(traced.graph, [*values, *pytree.tree_leaves(args)], state, attributes, args, spec)
+    return _bound(module, traced, [*values, *pytree.tree_leaves(args)], args, results_of(traced.graph))
 
 
 def trace_training(
@@ -121,16 +115,12 @@ def trace_training(
     def loss_of(module: torch.nn.Module, *args: Any) -> torch.Tensor:
         return loss(module(*args[:count]), *args[count:])
 
-    def make(captured: GraphModule, tensors: list[Any], number: int) -> Any:
-        def rewrite(joint: GraphModule) -> NoReturn:
-            found.append(_training(module, joint, tensors, number, args, learning_rate))
-            raise _Traced
+    def make(captured: GraphModule, tensors: list[Any], number: int) -> Callable[..., NoReturn]:
+        found.append(_training(module, joint_of(captured, tensors), tensors, number, args, learning_rate))
 
         def run(*_: Any) -> NoReturn:
             raise _Traced
 
-        with suppress(_Traced):
-            differentiated(captured, tensors, rewrite)
         return run
 
     with suppress(_Traced), torch.enable_grad():
@@ -159,34 +149,29 @@ def _training(
         if gradient is not None and id(tensor) in names:
             gradients[names[id(tensor)]] = gradient
             if learning_rate is not None:
+                arguments, options = (node, gradient), {"alpha": -learning_rate}
                 with graph.inserting_before(output):
-                    update = graph.call_function(
-                        torch.ops.aten.add_.Tensor, (node, gradient), {"alpha": -learning_rate}
-                    )
+                    update = graph.call_function(torch.ops.aten.add_.Tensor, arguments, options)
                 update.meta = {PHASE: Phase.UPDATE, "val": node.meta["val"]}
     ordered = {name: gradients[name] for name in names.values() if name in gradients}
     tree: Any = (results[number], ordered) if learning_rate is None else results[number]
     leaves, spec = pytree.tree_flatten(tree)
     output.args = (leaves,)
     graph.eliminate_dead_code()
-    attributes = {node.target: getattr(joint, node.target) for node in graph.find_nodes(op="get_attr")}
-    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    return _bound(graph, tensors, state, attributes, args, spec)
+    return _bound(module, joint, tensors, args, spec)
 
 
 def _bound(
-    graph: Graph,
-    tensors: Sequence[Any],
-    state: dict[str, torch.Tensor],
-    attributes: dict[str, Any],
-    args: tuple[Any, ...],
-    results: Any,
+    module: torch.nn.Module, traced: GraphModule, tensors: Sequence[Any], args: tuple[Any, ...], results: Any
 ) -> GraphModule:
-    """Return a graph module that takes arguments like these; its graph's other inputs become attributes.
+    """Return a graph module that takes arguments like these; the other inputs of the one traced become attributes.
 
-    ``tensors`` are those of the graph's placeholders, in their order.
+    ``tensors`` are those of the placeholders, in their order.
     """
+    graph, state = traced.graph, _state_of(module)
     names = {id(one): name for name, one in reversed(state.items())}
+    # Tensors outside of the state (a constant made in forward) are attributes already.
+    attributes = {node.target: getattr(traced, node.target) for node in graph.find_nodes(op="get_attr")}
     before = graph.find_nodes(op="placeholder")
     first = next(node for node in graph.nodes if node.op != "placeholder")
     given: dict[int, Node] = {}
@@ -210,8 +195,12 @@ def _bound(
         node.replace_all_uses_with(read)
         graph.erase_node(node)
     spec = pytree.tree_structure(args)
-    graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo([f"input_{k}" for k in range(len(args))], spec, results)))
+    pack(graph, [f"input_{k}" for k in range(len(args))], spec, results)
     run_in_place(graph)
-    module = GraphModule(attributes, graph)
-    module.graph.lint()
-    return module
+    bound = GraphModule(attributes, graph)
+    bound.graph.lint()
+    return bound
+
+
+def _state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}

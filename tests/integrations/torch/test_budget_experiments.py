@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
-from experiments.torch import budget, compiled, swap, training
+from experiments.torch import budget, compiled, training
 from experiments.torch.kept import Kept
 
 
@@ -62,11 +62,3 @@ def test_compiled_steps(tmp_path: Path) -> None:
     assert [row["setting"] for row in rows] == [1.0, 0.0, "80%", "60%", "least"]
     assert not any(compiled.wrong(row) for row in rows)
     assert next(row["share"] for row in compiled.shown("blocks", rows)) == 1.0
-
-
-def test_swap() -> None:
-    rows = swap.rows("blocks", MODEL, 1)
-    assert [row["swap"] for row in rows] == ["no", "yes", "no", "yes", "yes"]
-    assert [row["right"] for row in rows] == ["yes"] * 5
-    assert rows[-1]["peak"] < rows[2]["peak"] < 1
-    assert rows[-1]["swapped"] > 0

@@ -116,7 +116,10 @@ def test_a_buffer_that_becomes_a_view_of_a_parameter_is_read_before_the_update(
     training = schedule(model, optimizer)
     assert_same(trained_on(model, lambda: training.step(batch)), expected)
     assert [one.keeps_gradients for one in training.plans] == [None, KEPT]
-    assert training.plans[1].reason == "gradients, hooks, methods or memory that is shared have changed"
+    assert (
+        training.plans[1].reason
+        == "gradients, hooks, other parameters' state or memory that is shared have changed"
+    )
 
 
 def test_gradients_add_up_over_micro_batches() -> None:

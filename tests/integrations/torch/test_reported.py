@@ -55,7 +55,7 @@ def test_what_no_graph_can_have_is_refused_with_its_line() -> None:
         drawn.step(torch.randn(4, 8))
 
 
-def test_what_forward_keeps_can_be_read_and_saved() -> None:
+def test_what_forward_keeps_is_as_in_plain_pytorch() -> None:
     class Keeps(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -73,7 +73,11 @@ def test_what_forward_keeps_can_be_read_and_saved() -> None:
         training.step(x)
     assert len(model.log) == 3
     assert float(model.log[0]) == float(expected.mean())
-    assert torch.equal(copy.deepcopy(model).h, model.h)
+    assert model.h.requires_grad
+    with pytest.raises(RuntimeError, match="created explicitly by the user"):
+        copy.deepcopy(model)
+    with pytest.raises(RuntimeError, match="has run backward"):
+        model.h.sum().backward()
     torch.save(model.state_dict(), io.BytesIO())
 
 

@@ -23,7 +23,6 @@ from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.schedule import choices
 from stowplan.torch import graph, measure, schedule, trace_training
-from stowplan.torch.evictions import EVICT, RATES, Evict
 from stowplan.torch.live import live_peak
 from stowplan.torch.rewriting import mark_repeatable, scheduled
 
@@ -65,18 +64,16 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
     model, inputs = make(name)
     traced = trace_training(model, inputs, loss)
     mark_repeatable(traced)
-    traced.add_module(EVICT, Evict(None))
     step = graph(traced)
     step = step.with_seconds([0.01] * len(step))
     before = copy.deepcopy(model.state_dict())
     draw = random.Random(0)
     expected: list[Tensor] | None = None
-    swaps = 0
     for order in (np.arange(len(step)), *starting_points(step)):
         for share in (0.0, 0.3, 1.0):
             way = np.zeros(step.values, dtype=np.int64)
             for storage, ways in choices(step).items():
-                other = [one for one in ways if one not in (Way.KEPT, Way.PACKED)]
+                other = [one for one in ways if one == Way.DROPPED]
                 if other and draw.random() < share:
                     way[storage] = draw.choice(other)
             one = without_hazards(step, Schedule(order, way[step.storage]))
@@ -85,16 +82,14 @@ def test_any_schedule_runs_in_the_bytes_simulated(name: str) -> None:
             torch.manual_seed(1)
             with torch.no_grad():
                 measured = measure(run, *inputs)
-            outcome = simulate(step, one, RATES)
-            predicted, swaps = outcome.peak, swaps + len(outcome.swapped)
-            assert check(step, one, RATES) == predicted
+            predicted = simulate(step, one).peak
+            assert check(step, one) == predicted
             assert 0.9 * predicted <= measured.peak <= predicted
             assert measured.peak == live_peak(run.graph)
             leaves = torch.utils._pytree.tree_leaves(measured.result)
             found = [*leaves, *copy.deepcopy(model.state_dict()).values(), torch.get_rng_state()]
             expected = expected or found
             assert_same(found, expected)
-    assert swaps > 10
 
 
 @pytest.mark.parametrize("cast", ["parameters", "autocast"])
@@ -132,7 +127,7 @@ def test_what_the_loss_raises_is_named() -> None:
         raise ValueError("two rows")
 
     model = nn.Linear(3, 3)
-    with pytest.raises(GraphError, match=r"ValueError\('two rows'\)"):
+    with pytest.raises(GraphError, match=r"at .*test_schedule\.py:[0-9]+ raises \(.*ValueError"):
         schedule(model, sgd(model), raises).step(torch.ones(2, 3))
 
 
@@ -144,16 +139,6 @@ class AsksWhetherItIsTraced(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         is_traced = torch.compiler.is_compiling()
         return self.norm(F.dropout(self.layer(x), 0.5)).square().sum() * (2 if is_traced else 1)
-
-
-def test_gradients_that_differ_are_named_and_nothing_changes() -> None:
-    model, batches = net()
-    assert schedule(model, sgd(model), entropy).differences(*batches[0]) == []
-    asks = AsksWhetherItIsTraced()
-    before = [copy.deepcopy(one) for one in (*asks.state_dict().values(), torch.get_rng_state())]
-    found = schedule(asks, sgd(asks)).differences(torch.randn(5, 3, generator=torch.Generator()))
-    assert {"loss", "layer.weight"} <= set(found)
-    assert_same([*asks.state_dict().values(), torch.get_rng_state()], before)
 
 
 @pytest.mark.parametrize("budget", [None, 100])
@@ -228,6 +213,8 @@ def test_what_is_no_budget_pool_or_optimizer_that_is_served_is_refused() -> None
         schedule(model, sgd(model), entropy, budget="2 apples")
     with pytest.raises(ScheduleError, match="pool is 3; expected a stowplan"):
         schedule(model, sgd(model), entropy, pool=3)
+    with pytest.raises(ScheduleError, match="swap is gone; use a smaller budget"):
+        schedule(model, sgd(model), entropy, swap=True)
 
 
 @pytest.mark.parametrize("name", TRAINED[:3])

@@ -46,7 +46,7 @@ static CudaApi made() {
   CudaApi api;
   using Function = int (*)();
   auto* functions = reinterpret_cast<Function*>(&api);
-  std::fill(functions, functions + offsetof(CudaApi, has_memory_pools) / sizeof(Function), zero);
+  std::fill(functions, functions + offsetof(CudaApi, has_virtual_memory) / sizeof(Function), zero);
   api.push_context = nullptr;  // as of HIP
   api.get_error_string = nullptr;
   api.malloc = [](void**, std::size_t) { return 2; };
