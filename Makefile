@@ -12,6 +12,7 @@
 #   make gpu-test   the tests that need a CUDA device: training through CupyPool, bit by bit
 #   make torch-test   training through TorchPool, bit by bit, and orders of PyTorch's graphs, in an environment of its own
 #                     with a CPU build of torch; skips where there is none
+#   make torch-versions   the same with the oldest PyTorch that is served, and the newest: 10 GB of downloads
 #   make device-test  the tests of device code, on a simulated device with CuPy's wheels for ROCm and for CUDA, each in an
 #                     environment of its own; skips where there is no such wheel   TEST="-k streams" passes options
 #   make device-cupy-tests  CuPy's own tests there, with its pool and with CupyPool  CUPY_TESTS="memory graphs" for these only
@@ -223,13 +224,23 @@ torch-test: $(TORCH_VENV)/.made
 		echo "stowplan: torch-test SKIPPED, nothing was tested: pip finds $(TORCH) $$version;" \
 			"expected a version ending in +cpu (choose one with make TORCH=...)" >&2; \
 	else \
-		$(MAKE) --no-print-directory $(TORCH_VENV)/.torch && \
-		OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging -m "not slow" tests/integrations/torch $(TEST); \
+		$(MAKE) --no-print-directory torch-run; \
 	fi
+
+.PHONY: torch-run torch-versions
+
+torch-run: $(TORCH_VENV)/.torch
+	OMP_NUM_THREADS=1 $(TORCH_BIN)/python -m pytest -n auto --dist worksteal -p no:logging -m "not slow" tests/integrations/torch $(TEST)
+
+# Builds for CUDA, some 5 GB each, which import without a GPU.
+torch-versions:
+	@for torch in oldest=torch==2.11.0 newest=torch; do \
+		$(MAKE) --no-print-directory TORCH=$${torch#*=} TORCH_VENV=.venv-torch-$${torch%%=*} torch-run || exit 1; \
+	done
 
 $(TORCH_VENV)/.torch: $(TORCH_VENV)/.made $(BUILD_INPUTS)
 	@$(PYTHON) tools/preflight.py
-	@echo "installing stowplan and PyTorch for CPUs into $(TORCH_VENV)"
+	@echo "installing stowplan and $(TORCH) into $(TORCH_VENV)"
 	@$(TORCH_PIP) install --build-constraint build-constraints.txt --editable '.[torch-test]' '$(TORCH)'
 	@touch $@
 

@@ -10,10 +10,10 @@ requests.
 
 The last column names what stowplan promises and a row does not keep:
 
-- at no step more in use than with CuPy's own pool, nor at any request of the run
-- once the plan serves, no more in use than retained + arena, both in pages of 2 MiB, and a page that small blocks share
+- at no step more in use than with CuPy's own pool and a page, nor at any request of the run
+- once the plan serves, no more in use than retained + arena, both in pages of 2 MiB, and two pages more
 - the plan serves from the `DUE` step on, on every device where retained + arena fits
-- no larger a device needed than with CuPy's own pool; with managed memory, none larger than retained + arena
+- no larger a device needed than with CuPy's own pool and a page; with managed memory, none larger than retained + arena
 - the pool's own statistics are the driver's
 - the same bits
 
@@ -177,11 +177,11 @@ def broken(row: Row, cupy: Row) -> list[str]:
     if row["way"] == "cupy":
         return []
     found, since = [], serving_from(row)
-    whole = row["retained_in_pages"] + -(-row["arena"] // PAGE) * PAGE + PAGE
-    over = [mine / its for mine, its in zip(row["in_use"], cupy["in_use"], strict=True)]
+    whole = row["retained_in_pages"] + -(-row["arena"] // PAGE) * PAGE + 2 * PAGE
+    over = [(mine - PAGE) / its for mine, its in zip(row["in_use"], cupy["in_use"], strict=True)]
     if max(over) > SLACK:
         found.append(f"{max(over):.2f} times CuPy's after step {over.index(max(over)) + 1}")
-    if row["most"] > SLACK * cupy["most"]:
+    if row["most"] - PAGE > SLACK * cupy["most"]:
         found.append(f"{row['most'] / cupy['most']:.2f} times CuPy's at most")
     after = [bytes_ / whole for bytes_ in row["in_use"][since - 1 :]]
     if after and max(after) > SLACK:
@@ -204,7 +204,7 @@ def _broken_by_size(row: Row, cupy: Row, whole: int) -> list[str]:
     if "smallest" not in row:
         return []
     found = []
-    if row["smallest"] > (1 + SHARE) * cupy["smallest"]:
+    if row["smallest"] - PAGE > (1 + SHARE) * cupy["smallest"]:
         found.append(f"needs a device {row['smallest'] / cupy['smallest']:.2f} times CuPy's")
     if row["way"] == "managed" and row["smallest"] > SLACK * whole:
         found.append(f"needs a device {row['smallest'] / whole:.2f} times retained + arena")

@@ -20,7 +20,7 @@ import numpy as np
 
 from .bounds import lower_bound
 from .placement import peak_of
-from .problem import IntArray, Problem
+from .problem import COLUMNS, IntArray, Problem
 from .registry import Answer, PackingOptions
 
 
@@ -41,15 +41,8 @@ def restricted(problem: Problem, rows: IntArray) -> Problem:
     """Return the problem of these rows alone, rising, with their gaps, alignment and fixed offsets."""
     gaps = problem.gaps[np.isin(problem.gaps[:, 0], rows)].copy()
     gaps[:, 0] = np.searchsorted(rows, gaps[:, 0])
-    return Problem(
-        problem.size[rows],
-        problem.start[rows],
-        problem.end[rows],
-        gaps=gaps,
-        alignment=problem.alignment[rows],
-        fixed=problem.fixed[rows],
-        id=None if problem.id is None else [problem.id[i] for i in rows.tolist()],
-    )
+    names = None if problem.id is None else [problem.id[i] for i in rows.tolist()]
+    return Problem(**{name: getattr(problem, name)[rows] for name in COLUMNS}, gaps=gaps, id=names)
 
 
 def by_component(

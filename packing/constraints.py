@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ProblemError
-from .problem import IntArray, Pieces, Problem
+from .problem import COLUMNS, IntArray, Pieces, Problem, changed
 
 
 class Reduction(NamedTuple):
@@ -220,7 +220,7 @@ def _steps(problem: Problem, rows: list[int], shift: dict[int, int]) -> list[tup
 
 def _assembled(problem: Problem, kept: IntArray, built: dict[int, _Compound]) -> Problem:
     """Put compounds in the place of their first rows."""
-    columns = {name: getattr(problem, name)[kept] for name in ("size", "start", "end", "alignment", "fixed")}
+    columns = {name: getattr(problem, name)[kept] for name in COLUMNS}
     alone = np.array([int(i) not in built for i in kept])
     position = np.full(len(problem), -1, dtype=np.int64)
     position[kept[alone]] = np.flatnonzero(alone)
@@ -280,12 +280,4 @@ def _kept_apart(problem: Problem, real: Problem, block: IntArray, shift: IntArra
     partly = np.stack([of, tick, tick + 1, shift[row], shift[row] + size], axis=1)[size < real.size[of]]
     end = real.end.copy()
     np.maximum.at(end, of, tick + 1)
-    extended = Problem(
-        real.size,
-        real.start,
-        end,
-        gaps=np.concatenate([real.gaps, absent, partly]),
-        alignment=real.alignment,
-        fixed=real.fixed,
-    )
-    return extended, largest
+    return changed(real, end=end, gaps=np.concatenate([real.gaps, absent, partly])), largest

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .problem import IntArray, Problem
+from .problem import IntArray, Problem, changed
 
 
 def lifetimes(problem: Problem) -> IntArray:
@@ -89,11 +89,4 @@ def backwards(problem: Problem) -> Problem:
     """Return the same blocks with time reversed; a placement of one is a placement of the other."""
     gaps = problem.gaps.copy()
     gaps[:, 1], gaps[:, 2] = -problem.gaps[:, 2], -problem.gaps[:, 1]
-    return Problem(
-        problem.size,
-        -problem.end,
-        -problem.start,
-        gaps=gaps,
-        alignment=problem.alignment,
-        fixed=problem.fixed,
-    )
+    return changed(problem, start=-problem.end, end=-problem.start, gaps=gaps)

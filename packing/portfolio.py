@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from .meetings import pairs_alive_together
 from .problem import Problem
 from .registry import PackingOptions
 from .solvers.by_conflicts import MOST_PAIRS as MOST_FOR_CONFLICTS
-from .solvers.exact import MOST_BLOCKS as MOST_FOR_EXACT
 
 MOST_FOR_BEST_FIT = 200_000
 MOST_FOR_ORDERS = 50_000
@@ -41,48 +39,8 @@ NEAR = 0.005
 EXACT_SHARE = 0.3
 
 
-class Member(NamedTuple):
-    """Solvers that are asked together, of which problems, and what they are good for."""
-
-    solvers: tuple[str, ...]
-    when: str
-    why: str
-
-
-MEMBERS = (
-    Member(
-        ("best_fit",),
-        f"up to {MOST_FOR_BEST_FIT:,} blocks; more with gaps",
-        "at the bound for most inference",
-    ),
-    Member(
-        ("by_conflicts",),
-        "as many pairs kept apart as blocks; then instead of the others above ``exact``",
-        "parallel streams, whose tensors seldom may share memory",
-    ),
-    Member(
-        ("best_fit_orders",),
-        f"up to {MOST_FOR_ORDERS:,} blocks; more with gaps",
-        "at the bound for recorded training steps",
-    ),
-    Member(
-        ("peak_outward",),
-        f"up to {MOST_FOR_OUTWARD:,} pairs alive together",
-        "memory that grows; closes what is almost at the bound",
-    ),
-    Member(
-        ("window_repair",),
-        f"from {LEAST_FOR_REPAIR:,} blocks on; without gaps, before the two above",
-        "at the bound, or close, for most large problems",
-    ),
-    Member(
-        ("exact",),
-        f"up to {MOST_PAIRS:,} pairs alive together; components of up to {MOST_FOR_EXACT:,} blocks",
-        "closes hard problems, and proves it",
-    ),
-    Member(("search",), "what is left of a time limit", "improves what exact cannot close"),
-)
-"""The solvers, the cheapest first. A test compares the table in ``docs/algorithms.rst`` with this one."""
+MEMBERS = ("best_fit", "by_conflicts", "best_fit_orders", "peak_outward", "window_repair", "exact", "search")
+"""The solvers, the cheapest first; ``docs/algorithms.rst`` tells when each is asked, and what it is good for."""
 
 
 def is_near(problem: Problem, excess: float) -> bool:

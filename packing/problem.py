@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -119,13 +119,8 @@ class Problem:
             for name, column in (("fixed", fixed), ("hint", hint))
         )
         names = None if id is None else tuple(str(name) for name in id)
-        for name, entries in (
-            ("start", start_),
-            ("end", end_),
-            ("fixed", fixed_),
-            ("hint", hint_),
-            ("id", names),
-        ):
+        columns = {"start": start_, "end": end_, "fixed": fixed_, "hint": hint_, "id": names}
+        for name, entries in columns.items():
             if entries is not None and len(entries) != n:
                 raise ProblemError(f"{name} has {len(entries)} entries; expected {n}, one per block")
 
@@ -176,7 +171,8 @@ class Problem:
 
     def __reduce__(self) -> tuple[Any, ...]:
         names = ("gaps", "alignment", "fixed", "hint", "id", "apart", "contiguous")
-        return _rebuild, (self.size, self.start, self.end, {name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        return partial(Problem, **options), (self.size, self.start, self.end)
 
     @property
     def constrained(self) -> bool:
@@ -245,11 +241,37 @@ class Problem:
 
     @cached_property
     def _pieces(self) -> Pieces:
-        return _pieces(self)
+        n, (block, t0, t1, lower, upper) = len(self), self.gaps.T
+        # Candidates: what precedes each gap, each gap's window, what follows each block's last gap. Empty ones
+        # are dropped.
+        resume = self.start.copy()  # where the block's tail begins
+        before = self.start[block]
+        if len(block):
+            follows = np.flatnonzero(block[1:] == block[:-1]) + 1
+            before[follows] = t1[follows - 1]
+            resume[block] = t1  # rows rise in time: the last assignment wins
+        zeros = np.zeros(n + len(block), dtype=np.int64)
+        of = np.concatenate([block, block, np.arange(n)])
+        start = np.concatenate([before, t0, resume])
+        end = np.concatenate([t0, t1, self.end])
+        low = np.concatenate([zeros[: len(block)], lower, zeros[:n]])
+        high = np.concatenate([self.size[block], upper, self.size])
+        keep = np.flatnonzero((start < end) & (low < high))
+        if len(block):
+            keep = keep[np.lexsort((start[keep], of[keep]))]
+        first = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(of[keep], minlength=n), out=first[1:])
+        first.flags.writeable = False
+        return Pieces(first, *(_own(column[keep]) for column in (start, end, low, high)))
 
 
-def _rebuild(size: IntArray, start: IntArray, end: IntArray, options: dict[str, Any]) -> Problem:
-    return Problem(size, start, end, **options)
+COLUMNS = ("size", "start", "end", "alignment", "fixed")
+"""The columns of a `Problem` that solvers see, besides the gaps."""
+
+
+def changed(problem: Problem, **columns: Any) -> Problem:
+    """Return the problem with other columns, and without ties, hints and names but those given."""
+    return Problem(**{**{name: getattr(problem, name) for name in (*COLUMNS, "gaps")}, **columns})
 
 
 def _refuse(bad: npt.NDArray[np.bool_], why: Callable[[int], str]) -> None:
@@ -389,28 +411,3 @@ def _gaps(gaps: npt.ArrayLike | None, size: IntArray, start: IntArray, end: IntA
     )
     rows[lower == upper, 3:] = 0
     return _own(rows)
-
-
-def _pieces(problem: Problem) -> Pieces:
-    n, (block, t0, t1, lower, upper) = len(problem), problem.gaps.T
-    # Candidates: what precedes each gap, each gap's window, what follows each block's last gap. Empty ones
-    # are dropped.
-    resume = problem.start.copy()  # where the block's tail begins
-    before = problem.start[block]
-    if len(block):
-        follows = np.flatnonzero(block[1:] == block[:-1]) + 1
-        before[follows] = t1[follows - 1]
-        resume[block] = t1  # rows rise in time: the last assignment wins
-    zeros = np.zeros(n + len(block), dtype=np.int64)
-    of = np.concatenate([block, block, np.arange(n)])
-    start = np.concatenate([before, t0, resume])
-    end = np.concatenate([t0, t1, problem.end])
-    low = np.concatenate([zeros[: len(block)], lower, zeros[:n]])
-    high = np.concatenate([problem.size[block], upper, problem.size])
-    keep = np.flatnonzero((start < end) & (low < high))
-    if len(block):
-        keep = keep[np.lexsort((start[keep], of[keep]))]
-    first = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(np.bincount(of[keep], minlength=n), out=first[1:])
-    first.flags.writeable = False
-    return Pieces(first, *(_own(column[keep]) for column in (start, end, low, high)))

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..packing import pack
 from ..profiler import Profile, StepLog
-from ..profiler.steps import profile_step, steps_in_turn
+from ..profiler.steps import profile_in_turn
 from .co_placement import NO_RANGES, obstructed_bytes, place_around, place_beside, stack_wrapped
 from .job import Arena, PlanJob, PlanResult, U, Verdict
 from .plan import Pack, Plan, largest, make_plan, same_structure
@@ -62,7 +62,7 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
     # A plan of the same requests is the old one: no step could tell the two apart.
     old = departed or next((used for used in job.variants if _has_requests(used.plan, job.log)), None)
     least = old.plan.steps if old is not None and _has_requests(old.plan, job.log) else 1
-    profile, steps = _profile(job.log, job.following, least)
+    profile, steps = profile_in_turn(job.log, job.following, least)
     options.step_aside()
     others = (used for used in job.variants if used is not departed)
     known = next((used for used in others if _relation(used.plan, profile, steps) is Relation.SAME), None)
@@ -127,15 +127,6 @@ def replan_obstructed(old: U, neighbours: Sequence[U], arena: Arena, options: Op
     if obstructed_bytes(old.plan, arena.stayers) <= ELSEWHERE * arena.reserved:
         return PlanResult(Verdict.KEEP, old)
     return PlanResult(Verdict.GROW, old, arena_bytes=arena.reserved + options.alignment)
-
-
-def _profile(log: StepLog, following: StepLog, least: int) -> tuple[Profile, int]:
-    """Return the profile of a step, or of several in turn if much of it overlaps; and of how many, `least` or more."""
-    steps = max(least, steps_in_turn(following)) if log.equals(following) else 1
-    if steps == 1:
-        return profile_step(log, following), 1
-    several = following.times(steps)
-    return profile_step(several, several), steps
 
 
 def _relation(old: Plan, new: Profile, steps: int) -> Relation:

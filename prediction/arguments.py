@@ -27,8 +27,6 @@ import numpy as np
 
 from ..errors import ProfileError
 
-__all__ = ["KINDS", "VARIANTS", "Axis", "Lengths", "StandIn", "arrays", "bytes_of", "is_array", "ties"]
-
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "dominant")
 """Values: those of the example at other places; with noise, as a positive definite matrix where it is square."""

@@ -30,8 +30,6 @@ from ..errors import ProfileError
 from ..host_memory import control_groups
 from ..units import human_bytes
 
-__all__ = ["available", "in_child"]
-
 IN_CHILD = False
 """Whether this process is such a child."""
 DONE = ...

@@ -22,8 +22,6 @@ from ..host_memory import host_memory
 from ..units import human_bytes, parse_bytes
 from .prediction import Prediction
 
-__all__ = ["RESOURCE", "MemoryPlugin", "needs"]
-
 RESOURCE = "stowplan bytes"
 
 

@@ -46,8 +46,6 @@ from .model import Model
 from .prediction import EXTRAPOLATED, Peak, Prediction
 from .runs import run
 
-__all__ = ["FunctionPrediction", "predict"]
-
 NOT_SEEN = (
     "Not counted: what other processes take, and of a device's arrays all but the library's own blocks."
 )

@@ -35,8 +35,6 @@ from .learning import SECONDS
 from .prediction import Peak
 from .runs import is_plain
 
-__all__ = ["available", "guard"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 WRONG = 0.02
 """Share of the peak by which a prediction may be off."""

@@ -28,8 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Grid", "Laws", "Powers"]
-
 Powers = tuple[int, ...]
 
 

@@ -32,8 +32,6 @@ from .model import Model, Tried, is_within
 from .moments import IN_PLACE, below, moments_of
 from .runs import TRACED, Run, run
 
-__all__ = ["SECONDS", "Trial", "learn"]
-
 SECONDS = 10.0
 """Seconds after which learning ends."""
 SHARE = 0.1

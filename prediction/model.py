@@ -17,8 +17,6 @@ from typing import NamedTuple
 from .arguments import Lengths
 from .moments import NOTHING, Moment
 
-__all__ = ["Model", "Tried", "is_within"]
-
 NO_LENGTHS = Lengths((), ())
 
 

@@ -19,8 +19,6 @@ import numpy.typing as npt
 from .laws import Grid, Laws
 from .runs import Run
 
-__all__ = ["IN_PLACE", "NOTHING", "PAGE", "Moment", "below", "moments_of"]
-
 PAGE = 1 << 12
 """Bytes that a law may miss a shape by, and be added to it."""
 IN_PLACE = 1 << 18

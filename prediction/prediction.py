@@ -20,8 +20,6 @@ from typing import Any
 from ..errors import ProfileError
 from ..units import human_bytes, parse_bytes
 
-__all__ = ["EXTRAPOLATED", "Peak", "Prediction", "last_that"]
-
 EXTRAPOLATED = 8
 """How many times beyond what was run an answer is called extrapolated."""
 

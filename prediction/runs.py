@@ -35,8 +35,6 @@ from ..units import human_bytes
 from .arguments import on_device
 from .child import resident_peak
 
-__all__ = ["Recording", "Run", "run"]
-
 OWN = 128
 """Bytes that the record of a request may take."""
 TRACED, RESIDENT = 1 << 19, 1 << 22

@@ -36,14 +36,11 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "ALLOCATE": "events",
-        "ESCAPED": "profile",
-        "FREE": "events",
+        **dict.fromkeys(("ALLOCATE", "FREE"), "events"),
+        **dict.fromkeys(("ESCAPED", "Profile"), "profile"),
+        **dict.fromkeys(("StepLog", "profile_step"), "steps"),
         "CupyRecorder": "recorders.cupy_recorder",  # a class derived from one of CuPy's
         "NumpyRecorder": "recorders.numpy_recorder",
-        "Profile": "profile",
-        "StepLog": "steps",
         "TorchRecorder": "recorders.torch_recorder",
-        "profile_step": "steps",
     },
 )

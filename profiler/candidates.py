@@ -134,7 +134,7 @@ def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
         return loop.of_peak >= NOTABLE * int(log.alive.max()) and loop.bytes >= NOTABLE * total
 
     step = max(outermost, key=lambda loop: (has_peak(loop), loop.bytes))
-    while inner := [loop for loop in within(step) if not loop.node.is_comprehension]:
+    while inner := [loop for loop in within(step) if not loop.node.loop.is_comprehension]:
         most = max(inner, key=lambda loop: loop.bytes)
         if most.node.in_a_row < SELDOM or most.bytes < NEARLY * step.bytes:
             break

@@ -93,11 +93,6 @@ class LoopNode:
             whole &= (self.starts != gap) & ((self.starts > gap) | (self.ends < gap))
         self.starts, self.ends, self.enters = self.starts[whole], self.ends[whole], self.enters[whole]
 
-    @property
-    def is_comprehension(self) -> bool:
-        """Whether it is one, and no ``for`` or ``while``."""
-        return self.loop.is_comprehension
-
     def around(self) -> Iterator[LoopNode]:
         """Yield the loops around it, the innermost first."""
         node = self.parent

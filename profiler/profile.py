@@ -105,19 +105,12 @@ class Profile:
 
     def __post_init__(self) -> None:
         n = np.asarray(self.size).shape[0] if np.asarray(self.size).ndim == 1 else -1
-        for name, default in (
-            ("size", None),
-            ("start", None),
-            ("end", None),
-            ("stream", 0),
-            ("alloc_ns", UNKNOWN_NS),
-            ("free_ns", UNKNOWN_NS),
-            ("site", UNKNOWN_SITE),
-            ("alive", UNKNOWN_BYTES),
-        ):
+        unknown = {"stream": 0, "alloc_ns": UNKNOWN_NS, "free_ns": UNKNOWN_NS}
+        unknown |= {"site": UNKNOWN_SITE, "alive": UNKNOWN_BYTES}
+        for name in ("size", "start", "end", *unknown):
             given = np.asarray(getattr(self, name))
-            if default is not None and given.size == 0:
-                given = np.full(max(n, 0), default, dtype=np.int64)
+            if name in unknown and given.size == 0:
+                given = np.full(max(n, 0), unknown[name], dtype=np.int64)
             if given.ndim != 1 or given.shape[0] != n:
                 raise ProfileError(
                     f"{name} has the shape {given.shape}; expected ({max(n, 0)},), one entry per block"

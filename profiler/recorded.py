@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .profile import Profile
-from .steps import StepLog, profile_step, steps_in_turn
+from .steps import StepLog, profile_in_turn
 
 
 class Recorded(NamedTuple):
@@ -50,12 +50,7 @@ def profile_of(step: Recorded, following: Recorded, names: Sequence[str]) -> tup
     log, next_log = StepLog(step.events), StepLog(following.events)
     # A step may begin with less alive than its repetitions do: nothing was kept yet.
     alive = following.alive if log.equals(next_log) else step.alive
-    turns = steps_in_turn(next_log) if log.equals(next_log) else 1
-    if turns == 1:
-        profile = profile_step(log, next_log)
-    else:
-        several = next_log.times(turns)  # as a pool plans them
-        profile = profile_step(several, several)
+    profile, turns = profile_in_turn(log, next_log)  # as a pool plans them
     return noted(profile, np.tile(step.site, turns), np.tile(alive, turns), names), turns
 
 

@@ -101,24 +101,16 @@ class StepLog:
         return StepLog(np.concatenate(copies))
 
 
-@dataclass(frozen=True)
-class _Frees:
-    """Frees of one kind, per request number (n,): the gap, the position in the log, the wall clock; -1 for none."""
-
-    gap: IntArray
-    position: IntArray
-    time_ns: IntArray
-
-    @classmethod
-    def of(cls, log: StepLog, kind: int, n: int) -> _Frees:
-        gap, position, time_ns = (np.full(n, _NEVER) for _ in range(3))
-        gaps = np.cumsum(log.events["kind"] == ALLOCATE)
-        at = np.flatnonzero((log.events["kind"] == kind) & (log.events["request"] < n))
-        request = log.events["request"][at]
-        gap[request] = gaps[at]
-        position[request] = at
-        time_ns[request] = log.events["time_ns"][at]
-        return cls(gap, position, time_ns)
+def _frees(log: StepLog, kind: int, n: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return of each request's free of a kind, (n,): the gap, the position in the log, the wall clock; -1 for none."""
+    gap, position, time_ns = (np.full(n, _NEVER) for _ in range(3))
+    gaps = np.cumsum(log.events["kind"] == ALLOCATE)
+    at = np.flatnonzero((log.events["kind"] == kind) & (log.events["request"] < n))
+    request = log.events["request"][at]
+    gap[request] = gaps[at]
+    position[request] = at
+    time_ns[request] = log.events["time_ns"][at]
+    return gap, position, time_ns
 
 
 def profile_step(log: StepLog, following: StepLog) -> Profile:
@@ -145,30 +137,29 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
     n = len(size)
     repeats = log.equals(following)
     request = np.arange(n)
-    own = _Frees.of(log, FREE, n)
-    freed = own.gap >= 0
+    own_gap, own_position, own_ns = _frees(log, FREE, n)
+    freed = own_gap >= 0
     if repeats:
-        after = _Frees.of(following, FREE_PREVIOUS, n)
-        wrapped = ~freed & (after.gap >= 0) & (after.gap <= request)
-        own_gap = np.maximum(own.gap, _Frees.of(following, FREE, n).gap)
+        next_gap, next_position, next_ns = _frees(following, FREE_PREVIOUS, n)
+        wrapped = ~freed & (next_gap >= 0) & (next_gap <= request)
+        own_gap = np.maximum(own_gap, _frees(following, FREE, n)[0])
     else:
-        after = _Frees(gap=request, position=request, time_ns=np.full(n, _NEVER))
+        next_gap, next_position, next_ns = request, request, np.full(n, _NEVER)
         wrapped = ~freed
-        own_gap = own.gap
-    gap = np.where(freed, own_gap, np.where(wrapped, after.gap, _NEVER))
+    gap = np.where(freed, own_gap, np.where(wrapped, next_gap, _NEVER))
     planned = freed | wrapped
 
     # The events of the circle, sorted by gap; within a gap frees come before the request that closes it.
     owner = np.concatenate([request, request[planned]])
     is_free = np.repeat([False, True], [n, int(planned.sum())])
     where = np.concatenate([request, gap[planned]])
-    position = np.concatenate([request, np.where(freed, own.position, after.position)[planned]])
+    position = np.concatenate([request, np.where(freed, own_position, next_position)[planned]])
     order = np.lexsort((position, ~is_free, where))
     tick = np.argsort(order)
     end = np.full(n, ESCAPED)
     end[owner[n:]] = tick[n:]
     end[wrapped] += len(order)
-    free_ns = np.where(freed, own.time_ns, np.where(wrapped, after.time_ns, _NEVER))
+    free_ns = np.where(freed, own_ns, np.where(wrapped, next_ns, _NEVER))
     alloc_ns = log.events["time_ns"][log.events["kind"] == ALLOCATE]
     return Profile(
         size=size,
@@ -179,6 +170,15 @@ def profile_step(log: StepLog, following: StepLog) -> Profile:
         free_ns=np.where(free_ns == 0, UNKNOWN_NS, free_ns),
         period=len(order),
     )
+
+
+def profile_in_turn(log: StepLog, following: StepLog, least: int = 1) -> tuple[Profile, int]:
+    """Return the profile of a step, or of several in turn if much of it overlaps; and of how many, `least` or more."""
+    steps = max(least, steps_in_turn(following)) if log.equals(following) else 1
+    if steps == 1:
+        return profile_step(log, following), 1
+    several = following.times(steps)
+    return profile_step(several, several), steps
 
 
 def steps_in_turn(step: StepLog) -> int:

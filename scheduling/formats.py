@@ -20,13 +20,15 @@ import json
 import os
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ..archive import what_it_is
 from ..errors import FormatError, GraphError
 from .graph import Phase, StepGraph
 
 FORMAT = "opgraph-1"
+Key = TypeVar("Key")
+
 _PHASES = {phase.name.lower(): phase for phase in Phase}
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 
@@ -83,14 +85,53 @@ def read_graph(path: str | os.PathLike[str], dimensions: Mapping[str, int] | Non
         raise FormatError(path, str(error)) from None
 
 
-class _Reader:
-    """Numbers tensors as values while it goes through the nodes."""
+class TensorNumbers(Generic[Key]):
+    """Numbers the tensors of a file as values, each of which a node makes or which exist before the nodes.
+
+    Attributes
+    ----------
+    unmade
+        What a tensor is that no node makes and that does not exist before them, for the refusal.
+    value
+        The values, by a tensor's key.
+    columns
+        What `StepGraph` takes of each value.
+    maker
+        The nodes' names, by the key of a tensor that they make.
+    """
+
+    unmade: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.value: dict[Key, int] = {}
+        self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
+        self.maker: dict[Key, str] = {}
+
+    def number(self, key: Key, size: int, name: str, storage: int | None, resident: bool) -> int:
+        """Return the number of a tensor: a new value, with a storage of its own if it has none of another's."""
+        value = self.value[key] = len(self.value)
+        row = (size, value) if storage is None else (0, storage)
+        for column, entry in zip(self.columns.values(), (*row, resident, name), strict=True):
+            column.append(entry)
+        return value
+
+    def find(self, key: Key, reader: str) -> int:
+        """Return the value of a tensor; raise `GraphError` unless it is numbered."""
+        if key in self.value:
+            return self.value[key]
+        if key in self.maker:
+            raise GraphError(f"{reader} asks for tensor {key!r} before {self.maker[key]} makes it (a cycle?)")
+        raise GraphError(f"{reader}: unknown tensor {key!r}; {self.unmade}")
+
+
+class _Reader(TensorNumbers[int]):
+    """Goes through the nodes; a tensor's key is its id."""
+
+    unmade = "no node makes it and it is not resident"
 
     def __init__(self, data: dict[str, Any]) -> None:
+        super().__init__()
         self.data = data
-        self.value: dict[int, int] = {}  # by a tensor's id
-        self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
-        self.maker: dict[int, str] = {}
 
     def graph(self) -> StepGraph:
         nodes = _items(self.data, "nodes", dict, "the file")
@@ -155,22 +196,8 @@ class _Reader:
             raise GraphError(f"{name}: the id {identity} is used twice")
         if size < 0:
             raise GraphError(f"{name}: {size} bytes; expected 0 or more")
-        value = self.value[identity] = len(self.value)
-        storage = value if base is None else self.columns["storage"][base]
-        self.columns["size"].append(size if base is None else 0)
-        self.columns["storage"].append(storage)
-        self.columns["resident"].append(resident)
-        self.columns["name"].append(name)
-        return value
-
-    def find(self, identity: int, reader: str) -> int:
-        if identity in self.value:
-            return self.value[identity]
-        if identity in self.maker:
-            raise GraphError(
-                f"{reader} asks for tensor {identity} before {self.maker[identity]} makes it (a cycle?)"
-            )
-        raise GraphError(f"{reader}: unknown tensor {identity}; no node makes it and it is not resident")
+        storage = None if base is None else self.columns["storage"][base]
+        return self.number(identity, size, name, storage, resident)
 
 
 def _node_name(node: dict[str, Any], i: int) -> str:

@@ -101,20 +101,8 @@ class Relation:
         return [index[a:b] for a, b in pairwise(first)]
 
 
-_OPERATOR_COLUMNS: dict[str, Any] = {
-    "phase": np.int64,
-    "seconds": np.float64,
-    "workspace": np.int64,
-    "repeatable": np.bool_,
-}
-_VALUE_COLUMNS: dict[str, Any] = {
-    "size": np.int64,
-    "storage": np.int64,
-    "resident": np.bool_,
-    "kept": np.bool_,
-    "held": np.int64,
-    "packed": np.int64,
-}
+_OPERATOR_COLUMNS = ("phase", "seconds", "workspace", "repeatable")
+_VALUE_COLUMNS = ("size", "storage", "resident", "kept", "held", "packed")
 _RELATIONS = ("reads", "writes", "after")
 
 
@@ -249,19 +237,11 @@ class StepGraph:
 
     def dependants(self) -> list[list[int]]:
         """Return for each operator those that depend on it directly, all of higher numbers."""
-        found: list[list[int]] = [[] for _ in range(len(self))]
-        for operator, before in enumerate(self.dependencies().rows()):
-            for other in before:
-                found[other].append(operator)
-        return found
+        return _inverse(self.dependencies(), len(self))
 
     def writers(self) -> list[list[int]]:
         """Return for each value the operators that write it, in the step's order; none for what existed before."""
-        found: list[list[int]] = [[] for _ in range(self.values)]
-        for operator, values in enumerate(self.writes.rows()):
-            for value in values:
-                found[value].append(operator)
-        return found
+        return _inverse(self.writes, self.values)
 
     def users(self) -> list[set[int]]:
         """Return for each value that has a storage the operators that read or write one that shares it."""
@@ -370,6 +350,15 @@ class StepGraph:
                     )
             for value in writes:
                 written[value] = True
+
+
+def _inverse(relation: Relation, count: int) -> list[list[int]]:
+    """Return for each of so many entries the rows that have it, in order."""
+    found: list[list[int]] = [[] for _ in range(count)]
+    for row, entries in enumerate(relation.rows()):
+        for entry in entries:
+            found[entry].append(row)
+    return found
 
 
 def _column(name: str, values: npt.ArrayLike, dtype: Any, length: int) -> Any:

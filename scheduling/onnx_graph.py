@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FormatError, GraphError, MissingDependencyError
+from .formats import TensorNumbers
 from .graph import StepGraph
 from .schedule import as_recorded
 from .simulate import simulate
@@ -222,17 +223,17 @@ def _fold(model: Any) -> dict[int, Any]:
     return folded
 
 
-class _Reader:
-    """Numbers tensors as values while it goes through the nodes of a graph, or of a branch inside another."""
+class _Reader(TensorNumbers[str]):
+    """Goes through the nodes of a graph, or of a branch inside another; a tensor's key is its name."""
+
+    unmade = "no node makes it, and it is no input or initializer"
 
     def __init__(self, graph: Any, outer: Mapping[str, int]) -> None:
+        super().__init__()
         self.source = graph
         self.outer = outer  # of a branch: the tensors around it, which cost it nothing
         self.types = {info.name: info.type for info in (*graph.value_info, *graph.input, *graph.output)}
         self.outputs = {info.name for info in graph.output}
-        self.value: dict[str, int] = {}
-        self.columns: dict[str, list[Any]] = {key: [] for key in ("size", "storage", "resident", "name")}
-        self.maker: dict[str, str] = {}
 
     def graph(self) -> StepGraph:
         nodes = list(self.source.node)
@@ -292,27 +293,10 @@ class _Reader:
     def add(self, name: str, size: int, base: int | None = None, resident: bool = False) -> int:
         if name in self.value:
             raise GraphError(f"tensor {name!r} is made twice; expected different names")
-        value = self.value[name] = len(self.value)
-        if base is not None:
-            base = self.columns["storage"][base]
-            if self.columns["resident"][base] and name in self.outputs:
-                base = None
-        self.columns["size"].append(size if base is None else 0)
-        self.columns["storage"].append(value if base is None else base)
-        self.columns["resident"].append(resident)
-        self.columns["name"].append(name)
-        return value
-
-    def find(self, name: str, reader: str) -> int:
-        if name in self.value:
-            return self.value[name]
-        if name in self.maker:
-            raise GraphError(
-                f"{reader} asks for tensor {name!r} before {self.maker[name]} makes it (a cycle?)"
-            )
-        raise GraphError(
-            f"{reader}: unknown tensor {name!r}; no node makes it, and it is no input or initializer"
-        )
+        storage = None if base is None else self.columns["storage"][base]
+        if storage is not None and self.columns["resident"][storage] and name in self.outputs:
+            storage = None
+        return self.number(name, size, name, storage, resident)
 
     def bytes_of(self, name: str) -> int:
         """Bytes of a tensor by its inferred shape."""

@@ -94,15 +94,12 @@ def smallest(graph: StepGraph) -> IntArray:
 
 def starting_points(graph: StepGraph) -> list[IntArray]:
     """Return the distinct orders of this module, the recorded one first; that alone where phases alternate."""
-    found: dict[bytes, IntArray] = {}
+    orders = [recorded(graph)]
     if not graph.has_phases():
-        for order in (recorded(graph), find_order(graph, time_limit=ORDER_SECONDS).order):
-            found.setdefault(order.tobytes(), order)
-        return list(found.values())
-    for make in (recorded, reverse_program, depth_first, smallest) if _apart(graph) else (recorded,):
-        order = make(graph)
-        found.setdefault(order.tobytes(), order)
-    return list(found.values())
+        orders.append(find_order(graph, time_limit=ORDER_SECONDS).order)
+    elif _apart(graph):
+        orders += [make(graph) for make in (reverse_program, depth_first, smallest)]
+    return list({order.tobytes(): order for order in orders}.values())
 
 
 def _apart(graph: StepGraph) -> bool:

@@ -98,7 +98,7 @@ def safe_reuse(
         for earlier in before[operator]:
             np.maximum(mine, clock[earlier], out=mine)
             mine[stream[earlier]] = max(mine[stream[earlier]], place[earlier] + 1)
-    return _Blocks(graph, np.array(order, dtype=np.int64)).reuse(stream, place, clock, contiguous)
+    return _reuse(graph, np.array(order, dtype=np.int64), stream, place, clock, contiguous)
 
 
 def _partition(graph: StepGraph, streams: Sequence[Sequence[int]]) -> list[int]:
@@ -135,55 +135,52 @@ def _order(graph: StepGraph, before: list[set[int]]) -> list[int]:
         ) from None
 
 
-class _Blocks:
-    """The storages and workspaces of a graph, alive as an order has them."""
-
-    def __init__(self, graph: StepGraph, order: IntArray) -> None:
-        self.graph, self.order = graph, order
-        problem = OrderProblem.of(graph)
-        storages = np.unique(graph.storage[graph.writes.index])
-        self.storages = storages[~graph.resident[storages]]
-        self.scratch = np.flatnonzero(graph.workspace > 0)
-        alone = [[operator] for operator in self.scratch.tolist()]
-        self.writers = problem.writers.rows() + alone
-        self.users = problem.users.rows() + alone
-        self.size = np.concatenate([problem.size, graph.workspace[self.scratch]])
-        self.kept = np.concatenate([problem.kept, np.zeros(len(alone), dtype=bool)])
-
-    def reuse(
-        self, stream: list[int], place: dict[int, int], clock: IntArray, contiguous: Iterable[Sequence[int]]
-    ) -> Reuse:
-        n, k = len(self.graph), len(self.size)
-        position = np.argsort(self.order)
-        start, end = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
-        over = np.full(
-            (k, clock.shape[1]), n + 1, dtype=np.int32
-        )  # operators of each stream that the block needs
-        free = np.empty_like(over)  # ... that are over when its first bytes are written
-        for b, (writers, users) in enumerate(zip(self.writers, self.users, strict=True)):
-            start[b], end[b] = position[writers].min(), n if self.kept[b] else position[users].max() + 1
-            free[b] = clock[writers].min(axis=0)
-            if not self.kept[b]:
-                over[b] = 0
-                for operator in users:
-                    over[b, stream[operator]] = max(over[b, stream[operator]], place[operator] + 1)
-        block = {int(s): b for b, s in enumerate(self.storages)}
-        groups = []
-        for group in contiguous:
-            own = [int(self.graph.storage[v]) for v in group if 0 <= v < self.graph.values]
-            if len(own) < len(group) or not block.keys() >= set(own):
-                raise GraphError(
-                    f"the contiguous group {list(group)} has a value that no operator writes, or a resident one"
-                )
-            groups.append([block[s] for s in own])
-        names = [self.graph.name[s] for s in self.storages.tolist()]
-        names += [f"workspace of {self.graph.label[i]}" for i in self.scratch.tolist()]
-        apart = _unordered(start, end, over, free)
-        none = np.full(k, -1, dtype=np.int64)
-        storage, operator = none.copy(), none
-        storage[: len(self.storages)], operator[len(self.storages) :] = self.storages, self.scratch
-        problem = Problem(self.size, start, end, id=names, apart=apart, contiguous=groups)
-        return Reuse(problem, storage, operator, self.order, clock)
+def _reuse(
+    graph: StepGraph,
+    order: IntArray,
+    stream: list[int],
+    place: dict[int, int],
+    clock: IntArray,
+    contiguous: Iterable[Sequence[int]],
+) -> Reuse:
+    """Return the storages and workspaces of a graph, alive as an order has them."""
+    problem = OrderProblem.of(graph)
+    storages = np.unique(graph.storage[graph.writes.index])
+    storages = storages[~graph.resident[storages]]
+    scratch = np.flatnonzero(graph.workspace > 0)
+    alone = [[operator] for operator in scratch.tolist()]
+    size = np.concatenate([problem.size, graph.workspace[scratch]])
+    kept = np.concatenate([problem.kept, np.zeros(len(alone), dtype=bool)])
+    n, k = len(graph), len(size)
+    position = np.argsort(order)
+    start, end = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
+    # Of each stream the operators that the block needs, and those that are over when its first bytes are written.
+    over = np.full((k, clock.shape[1]), n + 1, dtype=np.int32)
+    free = np.empty_like(over)
+    rows = zip(problem.writers.rows() + alone, problem.users.rows() + alone, strict=True)
+    for b, (writers, users) in enumerate(rows):
+        start[b], end[b] = position[writers].min(), n if kept[b] else position[users].max() + 1
+        free[b] = clock[writers].min(axis=0)
+        if not kept[b]:
+            over[b] = 0
+            for operator in users:
+                over[b, stream[operator]] = max(over[b, stream[operator]], place[operator] + 1)
+    block = {int(s): b for b, s in enumerate(storages)}
+    groups = []
+    for group in contiguous:
+        own = [int(graph.storage[v]) for v in group if 0 <= v < graph.values]
+        if len(own) < len(group) or not block.keys() >= set(own):
+            raise GraphError(
+                f"the contiguous group {list(group)} has a value that no operator writes, or a resident one"
+            )
+        groups.append([block[s] for s in own])
+    names = [graph.name[s] for s in storages.tolist()]
+    names += [f"workspace of {graph.label[i]}" for i in scratch.tolist()]
+    apart = _unordered(start, end, over, free)
+    of_storage, of_operator = np.full((2, k), -1, dtype=np.int64)
+    of_storage[: len(storages)], of_operator[len(storages) :] = storages, scratch
+    packing = Problem(size, start, end, id=names, apart=apart, contiguous=groups)
+    return Reuse(packing, of_storage, of_operator, order, clock)
 
 
 def _unordered(start: IntArray, end: IntArray, over: Counts, free: Counts) -> IntArray:

@@ -49,19 +49,11 @@ __all__ = [
 _load = lazily(
     __name__,
     {
-        "CupyPool": "allocator",
-        "CupyRecorder": "profiler",
-        "NumpyPool": "allocator",
-        "NumpyRecorder": "profiler",
-        "Profile": "profiler",
-        "TorchPool": "allocator",
-        "TorchRecorder": "profiler",
-        "chainer": None,
-        "dask": None,
-        "guard": "prediction",
-        "predict": "prediction",
+        **dict.fromkeys(("chainer", "dask", "torch")),
+        **dict.fromkeys(("CupyPool", "NumpyPool", "TorchPool"), "allocator"),
+        **dict.fromkeys(("CupyRecorder", "NumpyRecorder", "Profile", "TorchRecorder"), "profiler"),
+        **dict.fromkeys(("guard", "predict"), "prediction"),
         "step": "cli.scripts.step_markers",
-        "torch": None,
     },
 )
 

@@ -113,7 +113,10 @@ def importing_chainer() -> Iterator[list[str]]:
             "and pkg_resources (gone in setuptools 81)"
         )
     # as_strided's module also reads its name while it is imported, so NumPy has the names during the import.
-    removed = {name for *_, name in _USERS if not _numpy_has(name)}
+    with warnings.catch_warnings():
+        # NumPy 1.20 to 1.23 warn when numpy.float is read; NumPy 2 warns when it says that a name is gone.
+        warnings.simplefilter("ignore")
+        removed = {name for *_, name in _USERS if not hasattr(np, name)}
     for name in removed:
         setattr(np, name, _REMOVED[name])
     try:
@@ -164,10 +167,3 @@ def _environment_check_runs() -> bool:
     ):  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
         return False
     return True
-
-
-def _numpy_has(name: str) -> bool:
-    # NumPy 1.20 to 1.23 warn when numpy.float is read; NumPy 2 warns when it says that a name is gone.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return hasattr(np, name)

@@ -14,8 +14,6 @@ import numpy as np
 
 from .import_hooks import once_imported
 
-__all__ = ["mend_when_imported", "seeing"]
-
 
 @functools.cache
 def mend_when_imported() -> None:

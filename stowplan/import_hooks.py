@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -57,16 +58,14 @@ def once_imported(
     return finder.leave
 
 
+@dataclass(eq=False)
 class _Finder:
     """Finds a module by the other finders, and has its loader call the action."""
 
-    def __init__(
-        self, name: str, action: Callable[[], object], during: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
-        self._name = name
-        self._action = action
-        self._during = during
-        self._asks_others = False
+    name: str
+    action: Callable[[], object]
+    during: Callable[[], AbstractContextManager[Any]]
+    asks_others: bool = False
 
     def leave(self) -> None:
         if sys.meta_path is not None and self in sys.meta_path:  # None: the interpreter goes down
@@ -75,21 +74,21 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name or self._asks_others:
+        if fullname != self.name or self.asks_others:
             return None
-        self._asks_others = True
+        self.asks_others = True
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self._asks_others = False
+            self.asks_others = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def execute_and_act(module: ModuleType) -> None:
-                with self._during():
+                with self.during():
                     execute(module)
                 self.leave()  # not earlier: find_spec is also called by programs that only look for the module
-                self._action()
+                self.action()
 
             spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
         return spec

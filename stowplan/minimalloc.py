@@ -43,19 +43,10 @@ from .files import atomic_write
 IntArray = npt.NDArray[np.int64]
 
 SPELLINGS = {
-    "id": "id",
-    "buffer": "id",
-    "buffer_id": "id",
-    "lower": "lower",
-    "start": "lower",
-    "begin": "lower",
-    "upper": "upper",
+    **{name: name for name in ("id", "lower", "upper", "size", "alignment", "hint", "gaps", "offset")},
+    **dict.fromkeys(("buffer", "buffer_id"), "id"),
+    **dict.fromkeys(("start", "begin"), "lower"),
     "end": "upper",
-    "size": "size",
-    "alignment": "alignment",
-    "hint": "hint",
-    "gaps": "gaps",
-    "offset": "offset",
 }
 """Names of columns, in any header: to the name used here."""
 _REQUIRED = ("id", "lower", "upper", "size")

@@ -12,8 +12,6 @@ import collections
 import os
 import threading
 
-__all__ = ["Helper", "Ranges", "Transfer"]
-
 IO_BYTES = 8 << 20
 """Most bytes written or read in one call."""
 

@@ -300,19 +300,15 @@ class SwapFile:
         if not self._finalize.alive:
             raise SwapError("the swap file is closed")
 
-    def _after_fork(self) -> None:
-        """In the child of a fork: there is no helper, and the file is the parent's."""
-        if self._finalize.detach() is not None:
-            os.close(self._file)
-
 
 _files: weakref.WeakSet[SwapFile] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Close each file in the child of a fork."""
+    """Close each file in the child of a fork: there is no helper, and the file is the parent's."""
     for swap in list(_files):
-        swap._after_fork()
+        if swap._finalize.detach() is not None:
+            os.close(swap._file)
 
 
 os.register_at_fork(after_in_child=_close_all)

@@ -60,18 +60,22 @@ def trace(program: Callable[[], object], moment: float) -> int:
     return passed
 
 
+def work_of(ones: Callable[[int], Any]) -> Callable[[], object]:
+    def work() -> None:
+        a = ones(9000)
+        b = a * 2
+        del a
+        b + b
+
+    return work
+
+
 def numpy_pool(**options: Any) -> tuple[Any, Callable[[], object]]:
     import numpy as np
 
     from stowplan import NumpyPool
 
-    def work() -> None:
-        a = np.ones(3000)
-        b = a * 2
-        del a
-        b + b
-
-    return NumpyPool(**options), work
+    return NumpyPool(**options), work_of(np.ones)
 
 
 def cupy_pool() -> tuple[Any, Callable[[], object]]:
@@ -94,13 +98,7 @@ def torch_pool() -> tuple[Any, Callable[[], object]]:
 
     from stowplan import TorchPool
 
-    def work() -> None:
-        a = torch.ones(9000)
-        b = a * 2
-        del a
-        b + b
-
-    return TorchPool(), work
+    return TorchPool(), work_of(torch.ones)
 
 
 POOLS: dict[str, Callable[[], tuple[Any, Callable[[], object]]]] = {

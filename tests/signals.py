@@ -16,33 +16,11 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+from .interrupts import numpy_pool, torch_pool
+
 
 class AlarmError(ValueError):
     """What the handler raises: one that a function in a trial might, too."""
-
-
-def numpy_step() -> tuple[Any, Callable[[], object]]:
-    import numpy as np
-
-    from stowplan import NumpyPool
-
-    def step() -> None:
-        a = np.ones(3000)
-        a * 2
-
-    return NumpyPool(), step
-
-
-def torch_step() -> tuple[Any, Callable[[], object]]:
-    import torch
-
-    from stowplan import TorchPool
-
-    def step() -> None:
-        a = torch.ones(9000)
-        a * 2
-
-    return TorchPool(), step
 
 
 def cupy_step() -> tuple[Any, Callable[[], object]]:
@@ -103,10 +81,10 @@ def chainer_step() -> tuple[Any, Callable[[], object]]:
 
 
 PROGRAMS = {
-    "numpy": numpy_step,
+    "numpy": numpy_pool,
     "recorded": recorded_step,
     "chainer": chainer_step,
-    "torch": torch_step,
+    "torch": torch_pool,
     "cupy": cupy_step,
 }
 

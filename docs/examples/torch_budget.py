@@ -12,7 +12,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 batches = [(torch.randn(512, 64), torch.randint(10, (512,))) for _ in range(5)]
 
 training = stowplan.torch.schedule(
-    model, optimizer, lambda model, x, y: cross_entropy(model(x), y), budget="60%"
+    model, optimizer, lambda model, x, y: cross_entropy(model(x), y), budget="60%", pool=stowplan.TorchPool()
 )
 for x, y in batches:
     loss = training.step(x, y)  # forward, backward, update

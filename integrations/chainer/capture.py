@@ -34,8 +34,6 @@ from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .timed import Seconds, TimedStep
 
-__all__ = ["Recording", "RecordingStep"]
-
 
 @dataclass(frozen=True)
 class Recording:

@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from chainer.utils import conv
 
-__all__ = ["im2col"]
-
 BLOCK_BYTES = 512 * 1024
 """A block of the matrix: it is written once for each place in the kernel, and stays in the cache meanwhile."""
 

@@ -23,8 +23,6 @@ from ..profiler.unbroken import WeakKeys
 from ..scheduling import Outcome, Phase, Schedule, StepGraph, Way
 from .evictions import BACKWARD, FORWARD, Moment
 
-__all__ = ["Directions", "Follower", "Operator", "OperatorDirections", "Structure"]
-
 
 @dataclass(frozen=True)
 class Operator:

@@ -21,8 +21,6 @@ from chainer.backend import get_array_module
 from ..swapping import SwapError, SwapFile
 from .pinned import PinnedSwap
 
-__all__ = ["BACKWARD", "FORWARD", "Evictions", "Moment", "Swap"]
-
 FORWARD, BACKWARD = "forward", "backward"
 Moment = tuple[str, int]
 """A moment before a forward operator (its number), or a backward step (its place among them)."""
@@ -38,7 +36,7 @@ class Evictions:
     Parameters
     ----------
     swap
-        The place that values are moved to.
+        The place that values are moved to; None: all stay.
 
     Attributes
     ----------
@@ -48,7 +46,7 @@ class Evictions:
         Values that were out, and have come back.
     """
 
-    def __init__(self, swap: Swap) -> None:
+    def __init__(self, swap: Swap | None) -> None:
         self._swap = swap
         self._tickets: dict[int, Any] = {}
         self._empty: dict[int, Callable[[], Any]] = {}  # make the arrays to be filled
@@ -59,10 +57,12 @@ class Evictions:
 
     def begin(self, value: int, array: Any) -> bool:
         """Start to write a value's array; return whether there was room. The ticket holds the array until it leaves."""
+        if self._swap is None or self.failure is not None:
+            return False
         # A convolution's output is dense, with its axes in another order: that of its memory is written.
         axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
         array = array.transpose(axes)
-        if self.failure is not None or not array.flags.c_contiguous:
+        if not array.flags.c_contiguous:
             return False
         try:
             self._tickets[value] = self._swap.evict(array)

@@ -47,8 +47,6 @@ from .sparing import Sparing
 from .values import StepValues, array_of, has_all
 from .written import Written
 
-__all__ = ["ScheduledStep"]
-
 _tokens = itertools.count()
 """A number for each step."""
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FunctionState", "drop_outputs", "fill_output", "state_of"]
-
 
 @dataclass(slots=True)
 class FunctionState:

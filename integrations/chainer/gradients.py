@@ -20,20 +20,6 @@ from chainer.functions.activation.sigmoid import Sigmoid
 from .optimizer_in_backward import Consumed
 from .rerun import old_style
 
-__all__ = [
-    "Candidates",
-    "inputs_read",
-    "note_reads",
-    "owned",
-    "reachable",
-    "read_by_backward",
-    "sum_gradients",
-    "take_gradients",
-    "take_out",
-    "using_device_of",
-    "write_over",
-]
-
 
 class Candidates:
     """Functions whose backward step may be next: in a schedule's order as long as that is possible, else in Chainer's.

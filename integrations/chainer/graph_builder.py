@@ -24,8 +24,6 @@ import numpy as np
 from ..profiler.unbroken import passed_on
 from ..scheduling import Phase, StepGraph
 
-__all__ = ["LEFT", "OUTSIDE", "Call", "GraphBuilder", "root_of"]
-
 OUTSIDE, LEFT = ("", 0), ("", 1)
 """Parts of the calls that write what comes from outside, and the gradients that the step before has left."""
 

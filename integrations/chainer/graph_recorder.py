@@ -7,9 +7,8 @@ from typing import Any
 
 from ..errors import ProfileError
 from ..scheduling import StepGraph
-from .scheduler import TIMED_STEPS, Scheduler
-
-__all__ = ["STEPS", "GraphRecorder", "record_graph"]
+from .known import TIMED_STEPS
+from .scheduler import Scheduler
 
 STEPS = 2 + TIMED_STEPS
 """Steps until the graph is known: one as Chainer runs it, one recorded, and the timed ones."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from .rerun import old_style, set_hidden
 
-__all__ = ["Hiding", "clear", "pack"]
-
 
 class Hiding:
     """The hidden arrays of the last function that was applied.

@@ -21,8 +21,6 @@ from .timed import Seconds
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Known", "over_budget", "parse_budget"]
-
 TIMED_STEPS = 2
 """Number of steps that are timed; the least seconds count."""
 

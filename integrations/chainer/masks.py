@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 from chainer.backend import get_array_module
 
-__all__ = ["LEAST_BYTES", "Packed", "flat", "pack", "unpack"]
-
 PIECE = 1 << 18
 """Elements of a piece, which are packed together; a multiple of 8."""
 
@@ -120,10 +118,9 @@ def _pack_two(array: Any, xp: Any) -> Packed | None:
         return None
     bits = flat(array).view(_PATTERNS[array.itemsize])
     low = bits[:1]
-    pieces = range(0, bits.size, PIECE)
     high: Any = None
     data: Any = None
-    for start in pieces:
+    for start in range(0, bits.size, PIECE):
         piece = bits[start : start + PIECE]
         is_high = piece != low
         if high is None:

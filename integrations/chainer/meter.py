@@ -27,9 +27,6 @@ from ..profiler.events import ALLOCATE, FREE
 from ..profiler.recorders.numpy_recorder import NumpyRecorder
 from .parameter_swap import swapped
 
-__all__ = ["SMALL", "Meter", "clock_for", "cupy_meter", "device_of", "host_meter", "meter_for"]
-
-
 SMALL = 1033
 """NumPy's requests of fewer bytes are neither planned nor measured; of CuPy's, the small ones are planned, too."""
 

@@ -45,16 +45,6 @@ from .updates import ELEMENTWISE, ELEMENTWISE_HOOKS, call_hook_in_pieces, update
 if TYPE_CHECKING:
     from .execution import ScheduledStep
 
-__all__ = [
-    "Consumed",
-    "EarlyUpdate",
-    "Updates",
-    "gradient_of",
-    "reason_against",
-    "require_set_up",
-    "updating",
-]
-
 HOOKS = ELEMENTWISE_HOOKS | {optimizer_hooks.GradientLARS}
 """Hooks that look at one parameter at a time and draw no random numbers."""
 
@@ -240,11 +230,10 @@ class Consumed(chainer.Variable):  # type: ignore[misc]
 
     __str__ = __repr__
 
-    def __copy__(self) -> Consumed:
+    def __deepcopy__(self, memo: Any = None) -> Consumed:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Consumed:
-        return self
+    __copy__ = __deepcopy__
 
     def __reduce__(self) -> Any:
         return bool, ()  # not to be read, as Chainer says it: a file needs no stowplan

@@ -32,17 +32,6 @@ from ..errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from ..swapping import SwapError, SwapFile
 
-__all__ = [
-    "SMALL",
-    "AwayState",
-    "Home",
-    "ParameterSwap",
-    "in_memory",
-    "is_away",
-    "require_swappable",
-    "swapped",
-]
-
 SMALL = 64 << 10
 """Arrays of fewer bytes stay in memory."""
 

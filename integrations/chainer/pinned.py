@@ -16,8 +16,6 @@ from typing import Any
 
 from ..swapping import SwapCounts
 
-__all__ = ["PinnedSwap", "PinnedTicket"]
-
 
 class PinnedTicket:
     """One array of a device that is evicted to pinned memory of the host. The methods are those of `Ticket`."""

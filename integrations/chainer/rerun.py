@@ -40,24 +40,6 @@ from chainer.functions.util.forget import Forget
 from ..profiler.unbroken import unbroken
 from .graph_builder import root_of
 
-__all__ = [
-    "DRAWN",
-    "HIDDEN_BYTES",
-    "bit_equal",
-    "get_hidden",
-    "held_arrays",
-    "hidden_arrays",
-    "is_idempotent",
-    "is_known",
-    "may_run_again",
-    "old_style",
-    "rebuildable",
-    "rerun",
-    "set_hidden",
-    "settings",
-    "trust",
-]
-
 HIDDEN_BYTES = 1024
 """Smaller arrays are not worth the bookkeeping."""
 

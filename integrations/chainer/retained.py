@@ -11,8 +11,6 @@ import numpy as np
 
 from .parameter_swap import AwayState, is_away, swapped
 
-__all__ = ["Retained", "parameters_of", "resident_arrays", "retained_bytes", "state_to_come"]
-
 
 def parameters_of(optimizers: Iterable[Any]) -> Iterator[Any]:
     """Yield the parameters that these `chainer.Optimizer` update."""

@@ -59,8 +59,6 @@ from .written import Written
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution
 
-__all__ = ["TIMED_STEPS", "Scheduler"]
-
 RECORD_AT = 2
 """Number of steps of a structure without a schedule before one is recorded."""
 
@@ -323,14 +321,14 @@ class Scheduler:
         """Update phases and statistics after a step that has ended."""
         self._set(
             recomputed=self._stats.recomputed + step.values.recomputed,
-            swapped=self._stats.swapped + step.values.swapped,
+            swapped=self._stats.swapped + step.values.evictions.fetched,
             keeps_gradients=self._stats.keeps_gradients or step.keeps_gradients,
             **{name: getattr(self._stats, name) + 1},
         )
         if self._parameters is not None:
             self._set(swapped_parameters=self._parameters.fetched, keeps_parameters=self._parameters.reason)
-        if step.values.swap_failure is not None:
-            self._set(keeps_values=step.values.swap_failure)
+        if step.values.evictions.failure is not None:
+            self._set(keeps_values=step.values.evictions.failure)
             swap, self._swap = self._swap, None
             if swap is not None:
                 swap.close()

@@ -30,8 +30,6 @@ from .columns import im2col
 if TYPE_CHECKING:
     from .execution import ScheduledStep
 
-__all__ = ["apply", "backprop_step", "backprop_to_all", "running"]
-
 apply = function_node.FunctionNode.apply
 backprop_to_all = _backprop._backprop_to_all
 backprop_step = _backprop_utils.backprop_step

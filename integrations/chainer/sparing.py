@@ -27,8 +27,6 @@ from .function_state import FunctionState, drop_outputs
 from .hiding import clear, pack
 from .rerun import is_idempotent, rebuildable, settings
 
-__all__ = ["Sparing"]
-
 KEPT, SEGMENT = 1 / 8, 1 / 6
 """Shares of the room. The rest is for gradients and for what an operator takes while it runs."""
 

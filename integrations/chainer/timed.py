@@ -9,8 +9,6 @@ from typing import Any
 
 from .execution import ScheduledStep
 
-__all__ = ["Seconds", "TimedStep"]
-
 
 @dataclass
 class Seconds:

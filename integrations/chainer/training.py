@@ -40,8 +40,6 @@ from chainer.training.extensions import Evaluator, ParameterStatistics, Variable
 from ..allocator.pool import Pool
 from .scheduler import Scheduler
 
-__all__ = ["MemoryReport", "Updater", "evaluate_in_steps", "update_in_steps"]
-
 TRAIN, EVALUATE = "train", "evaluate"
 """The step keys."""
 

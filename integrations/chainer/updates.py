@@ -31,8 +31,6 @@ from chainer.optimizer_hooks import GradientHardClipping, Lasso, WeightDecay
 
 from .masks import flat
 
-__all__ = ["ELEMENTWISE", "ELEMENTWISE_HOOKS", "PIECE_BYTES", "call_hook_in_pieces", "update_in_pieces"]
-
 PIECE_BYTES = 512 << 10
 """Bytes of a parameter in one piece: with gradient, state and temporaries about a second-level cache."""
 

@@ -43,8 +43,6 @@ from .rerun import (
 from .sparing import Sparing
 from .written import Written
 
-__all__ = ["StepValues", "array_of", "has_all"]
-
 _LEAVE_OUT = (
     "a program that does this now and then leaves the step out: `with scheduler.step(schedule=False)`"
 )
@@ -68,6 +66,8 @@ class StepValues:
 
     Attributes
     ----------
+    evictions
+        The values that are out of memory.
     parameters
         As for `ScheduledStep`.
     on_held
@@ -94,7 +94,7 @@ class StepValues:
         self._follower = follower
         self.sparing = sparing
         self._written = written
-        self._evictions = None if swap is None else Evictions(swap)
+        self.evictions = Evictions(swap)
         self.parameters: ParameterSwap | None = None
         self.on_held: Callable[[Any], object] = bool
         self.recomputed = 0
@@ -110,16 +110,6 @@ class StepValues:
     def _directions(self) -> Directions | None:
         return None if self._follower is None else self._follower.directions
 
-    @property
-    def swapped(self) -> int:
-        """Values that were evicted and fetched."""
-        return 0 if self._evictions is None else self._evictions.fetched
-
-    @property
-    def swap_failure(self) -> str | None:
-        """Why values that were to be evicted stayed in memory; None: none did."""
-        return None if self._evictions is None else self._evictions.failure
-
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
         self.hiding.close()
@@ -127,8 +117,7 @@ class StepValues:
         self.uses.clear()
         self.readers.clear()
         self._nodes.clear()
-        if self._evictions is not None:
-            self._evictions.close()
+        self.evictions.close()
 
     # --- after a forward operator -------------------------------------------------------------------------------------
 
@@ -136,9 +125,9 @@ class StepValues:
         """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
         self.hiding.hide()
         directions = self._directions
-        if directions is not None and self._evictions is not None:
-            self._evictions.leave(directions.leaves.get((FORWARD, number), ()))
-            self._evictions.fetch(directions.fetched.get((FORWARD, number), ()))
+        if directions is not None:
+            self.evictions.leave(directions.leaves.get((FORWARD, number), ()))
+            self.evictions.fetch(directions.fetched.get((FORWARD, number), ()))
 
     def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
         """Free the arrays that the directions do not keep."""
@@ -159,9 +148,8 @@ class StepValues:
         if local.again:
             state.settings = settings()
         self.hiding.later(function, partial(self._hide, directions))
-        if self._evictions is not None:
-            for value in directions.evicted.get(state.number, ()):
-                self._evict(self._evictions, value)
+        for value in directions.evicted.get(state.number, ()):
+            self._evict(value)
 
     def _hide(self, directions: Directions, function: Any) -> None:
         local, state = directions.operators[function._stowplan.number], function._stowplan
@@ -171,7 +159,7 @@ class StepValues:
             pack(function, name, None if array is None else masks.pack(array))
         for name, value in local.evict:
             array = get_hidden(function, name)
-            if array is not None and self._evictions is not None and self._evictions.begin(value, array):
+            if array is not None and self.evictions.begin(value, array):
                 state.evicted[name] = value
                 set_hidden(function, name, None)
 
@@ -191,10 +179,10 @@ class StepValues:
             self.sparing.after_forward(function, xs, outputs)
             self.hiding.later(function, self.sparing.hide(function, hidden, xs, ys))
 
-    def _evict(self, evictions: Evictions, value: int) -> None:
+    def _evict(self, value: int) -> None:
         node: Any = self._nodes.get(value, _no_node)()
         array = None if node is None else _array(node)
-        if array is not None and evictions.begin(value, array):
+        if array is not None and self.evictions.begin(value, array):
             self._out[node] = value
             _drop(node, array)
 
@@ -204,9 +192,9 @@ class StepValues:
         """Bring back all arrays that a function's backward step reads."""
         self.hiding.hide()
         directions = self._directions
-        if directions is not None and self._evictions is not None:
-            self._evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
-            self._evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
+        if directions is not None:
+            self.evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
+            self.evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
         self._unpack(function)
         for index in inputs_read(function):
             node = function.inputs[index]
@@ -239,8 +227,8 @@ class StepValues:
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
         array = _array(node)
-        if array is None and self._evictions is not None and node in self._out:
-            array = node._data = self._evictions.take(self._out.pop(node))
+        if array is None and node in self._out:
+            array = node._data = self.evictions.take(self._out.pop(node))
         return array
 
     def _is_there(self, node: Any) -> bool:
@@ -274,10 +262,9 @@ class StepValues:
         for name, packed in state.packed.items():
             if get_hidden(function, name) is None:
                 set_hidden(function, name, masks.unpack(packed))
-        if self._evictions is not None:
-            for name, value in state.evicted.items():
-                if get_hidden(function, name) is None:
-                    set_hidden(function, name, self._evictions.take(value))
+        for name, value in state.evicted.items():
+            if get_hidden(function, name) is None:
+                set_hidden(function, name, self.evictions.take(value))
 
     def _rebuild(self, makers: list[Any], wanted: set[Any]) -> None:
         """Run functions again, and before them those whose outputs they read, if these are gone.

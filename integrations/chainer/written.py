@@ -26,8 +26,6 @@ from ..errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from .parameter_swap import in_memory
 
-__all__ = ["Written"]
-
 WORDS = np.random.default_rng(0).integers(0, 1 << 63, 1 << 14, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 """The odd numbers of a piece of an array."""
 

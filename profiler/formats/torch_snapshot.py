@@ -217,11 +217,8 @@ def _site(frames: Any) -> str | None:
     """Return the call site that the frames, innermost first, stand for; None if they name no file."""
     innermost = None
     for frame in frames if isinstance(frames, (list, tuple)) else ():
-        filename, line, name = (
-            (frame.get("filename"), frame.get("line"), frame.get("name"))
-            if isinstance(frame, dict)
-            else (None,) * 3
-        )
+        known = frame if isinstance(frame, dict) else {}
+        filename, line, name = (known.get(key) for key in ("filename", "line", "name"))
         if not isinstance(filename, str) or type(line) is not int or not isinstance(name, str):
             continue
         if abs(line) > 10**9:  # a number of thousands of digits has no text

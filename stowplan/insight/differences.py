@@ -127,8 +127,6 @@ def _by_place(sites: Iterable[str]) -> dict[str, list[str]]:
     for site in sites:
         frames = ["/".join(frame.split("/")[-PARTS:]) for frame in site.split(" > ")]
         groups[re.sub(r":\d+ ", ": ", " > ".join(frames))].append(site)
-    return {place: sorted(found, key=_lines) for place, found in groups.items()}
-
-
-def _lines(site: str) -> list[int]:
-    return [int(line) for line in re.findall(r":(\d+) ", site)]
+    for found in groups.values():
+        found.sort(key=lambda site: [int(line) for line in re.findall(r":(\d+) ", site)])
+    return groups

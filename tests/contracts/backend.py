@@ -79,6 +79,8 @@ class BackendContract:
     """No overlap, every byte read back, no byte lost, no failure that upstream has not had."""
 
     backend: ClassVar[Callable[..., Any]]
+    refused = 30_000
+    """Bytes of a request that upstream has to serve, in a step that asked for others."""
 
     @pytest.fixture
     def own(self) -> Iterator[Any]:
@@ -120,9 +122,9 @@ class BackendContract:
         self.run(program, 5)
         if not program.backend.fail(1000):
             pytest.skip(f"upstream of {type(program.backend).__name__} cannot be made to fail")
-        assert program.allocate(30_000) is None
+        assert program.allocate(self.refused) is None
         program.backend.fail(0)
-        assert program.allocate(30_000) is not None
+        assert program.allocate(self.refused) is not None
         self.run(program, 3)
         assert self.run(program, 1) == len(STEP)
         program.finish()

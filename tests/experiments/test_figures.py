@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from PIL import Image
@@ -16,7 +15,7 @@ from experiments import time as step_time
 from experiments.measures import peers
 from experiments.models import MODELS, Model
 
-from .tables import rows_of
+from .tables import rows_of, run
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[experiments]'"
@@ -54,12 +53,6 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     model = Model("tiny", "Tiny", ("tiny_network", "Tiny"), "images", batches=(16, 1024))
     monkeypatch.setitem(MODELS, "alexnet", model)
     return "alexnet"
-
-
-def run(command: click.Command, out: Path, *options: str) -> str:
-    done = CliRunner().invoke(command, ["--out", str(out), *options])
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def has_pictures(out: Path, name: str) -> bool:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from experiments import schedule
 from experiments.measures import scheduled_steps, step_graphs
 from experiments.measures.scheduled_steps import LEAN, SCHEDULED, Task
 from experiments.models import MODELS, Model
 
-from .tables import rows_of
+from .tables import rows_of, run
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[experiments]'"
@@ -63,15 +62,10 @@ def deep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     return "alexnet"
 
 
-def run(out: Path, *options: str) -> None:
-    done = CliRunner().invoke(schedule.main, ["--out", str(out), "--device", "cpu", *options])
-    assert done.exit_code == 0, done.output
-
-
 def test_a_measured_cell(tmp_path: Path, deep: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduled_steps, "OPTIMIZERS", ("MomentumSGD",))
     options = ("--model", deep, "--batch", "32", "--quick", "--limit", "1000", "--budgets", "0.95,0.5,0")
-    run(tmp_path, *options)
+    run(schedule.main, tmp_path, "--device", "cpu", *options)
     (row,) = rows_of(tmp_path / "schedule.csv")
     assert row["recorded"] == "True"
     assert float(row["ratio"]) < 0.8

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -44,12 +43,6 @@ def inclusive(*rows: tuple[int, int, int]) -> Problem:
     """A problem as the papers print it: rows of size, first and last operator."""
     size, first, last = np.array(rows).T
     return Problem(size, first, last + 1)
-
-
-def changed(problem: Problem, **columns: Any) -> Problem:
-    """The problem with other columns, and without ties and names but those given."""
-    names = ("size", "start", "end", "gaps", "alignment", "fixed")
-    return Problem(**{**{name: getattr(problem, name) for name in names}, **columns})
 
 
 def placements_below(problem: Problem, peak: int, most: int) -> Iterator[np.ndarray]:

@@ -9,8 +9,9 @@ from stowplan.errors import ConflictError, ProblemError, UnsupportedConstraintEr
 from stowplan.packing import Problem, check, check_fast, lower_bound, lower_bound_moment, pack
 from stowplan.packing.constraints import reduce
 from stowplan.packing.placement import peak_of
+from stowplan.packing.problem import changed
 
-from .problems import HEURISTICS, changed, problems
+from .problems import HEURISTICS, problems
 
 BOTH = pytest.mark.parametrize("validate", [check, check_fast])
 

@@ -7,8 +7,9 @@ from hypothesis import given
 
 from stowplan.errors import ProblemError
 from stowplan.packing import Problem
+from stowplan.packing.problem import changed
 
-from .problems import changed, problems
+from .problems import problems
 
 
 def test_columns_are_int64_copies_and_read_only():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,8 @@ import stowplan
 from stowplan.prediction import available, child, learning
 from stowplan.prediction import guarding as guards
 from stowplan.units import parse_bytes
+
+from ..children import printed
 
 calls: list[tuple[int, ...]] = []
 pytestmark = pytest.mark.usefixtures("modest")
@@ -232,13 +232,5 @@ def test_rlimit_is_seen() -> None:
         "import resource\nfrom stowplan.prediction import available\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))\nprint(*available())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    count, name = done.stdout.split(maxsplit=1)
+    count, name = printed("-c", code).split(maxsplit=1)
     assert (int(count) < 2**31, name.strip()) == (True, "RLIMIT_AS")
-
-
-def test_a_function_with_a_pool_is_not_recorded() -> None:
-    guarded: Callable[[Any], Any] = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(table)
-    pool = stowplan.NumpyPool()
-    with pool:
-        assert guarded(np.ones(3_000)).shape == (3_000, 3_000)

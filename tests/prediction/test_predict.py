@@ -382,11 +382,6 @@ def test_what_a_c_library_takes_is_said(fails_again: bool) -> None:
         assert "a C library takes the rest" in text
 
 
-def test_a_function_too_slow_for_its_time_is_said() -> None:
-    prediction = stowplan.predict(scaled, SQUARE, learning_seconds=0)
-    assert "too slow to learn in 0 s" in prediction.peak(x=(1000, 1000)).cannot_tell
-
-
 def chained(x: Any) -> Any:
     return x * 2 + 1
 

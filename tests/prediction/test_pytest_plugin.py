@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import configparser
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..children import python
 
 PLUGIN = "stowplan.prediction.pytest_plugin"
 TESTS = """
@@ -97,25 +96,10 @@ INSTALLED = [
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("marked")
     (folder / "test_it.py").write_text(TESTS)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        PLUGIN,
-        "-rA",
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "ignore::pytest.PytestUnknownMarkWarning",
-        *(part for plugin in INSTALLED for part in ("-p", plugin)),
-    ]
-    alone = os.environ | {
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
-    }  # an installation brings the plugin in by itself
-    return subprocess.run(
-        [*command, "."], cwd=folder, env=alone, capture_output=True, text=True, check=False
-    ).stdout
+    words = ["-rA", "-W", "ignore::pytest.PytestUnknownMarkWarning", "."]
+    words += [f"-p{plugin}" for plugin in (PLUGIN, "no:cacheprovider", *INSTALLED)]
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # an installation brings the plugin in by itself
+    return python("-m", "pytest", *words, folder=folder, **alone).stdout
 
 
 @pytest.mark.parametrize("name", ["test_below", "test_each[10]", "test_unmarked"])

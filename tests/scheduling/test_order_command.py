@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from stowplan.scheduling import Schedule, StepGraph, simulate
 
-from ..stowplan.command_line import stowplan
+from ..stowplan.command_line import figures, stowplan
 from .reference.order import layered
 
 
@@ -38,27 +37,25 @@ def test_the_table_has_before_after_and_the_bound(graph: Path) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "greedy"])
 def test_one_json_object_for_programs(graph: Path, solver: str) -> None:
-    result = stowplan("order", graph, "--json", "--solver", solver)
-    figures = json.loads(result.stdout)
-    assert list(figures) == ["n", "before", "peak", "lower_bound", "optimal", "solver", "seconds", "order"]
-    assert sorted(figures["order"]) == list(range(6))
-    assert (figures["n"], figures["before"], figures["peak"]) == (6, 3008, 1024)
-    assert figures["optimal"] == (solver != "greedy")  # its bound looks at one operator at a time
-    assert figures["seconds"] > 0
+    found = figures("order", graph, "--solver", solver)
+    assert list(found) == ["n", "before", "peak", "lower_bound", "optimal", "solver", "seconds", "order"]
+    assert sorted(found["order"]) == list(range(6))
+    assert (found["n"], found["before"], found["peak"]) == (6, 3008, 1024)
+    assert found["optimal"] == (solver != "greedy")  # its bound looks at one operator at a time
+    assert found["seconds"] > 0
 
 
 def test_the_order_is_written_as_a_schedule(tmp_path: Path) -> None:
     path, written = tmp_path / "layers.graph", tmp_path / "order.json"
     layered(40, 90, 6, 1).save(path)
-    result = stowplan("order", path, "-o", written, "--json")
-    figures, step = json.loads(result.stdout), StepGraph.load(path)
+    found, step = figures("order", path, "-o", written), StepGraph.load(path)
     schedule = Schedule.load(written, step)
-    assert schedule.order.tolist() == figures["order"]
-    assert simulate(step, schedule).peak == figures["peak"] < figures["before"]
+    assert schedule.order.tolist() == found["order"]
+    assert simulate(step, schedule).peak == found["peak"] < found["before"]
 
 
 def test_what_is_not_proved_says_how_far_it_can_be_off(tmp_path: Path) -> None:
     path = tmp_path / "layers.graph"
     layered(300, 700, 30, 0).save(path)
     assert "above the optimum" in stowplan("order", path, "--time-limit", 0).output
-    assert json.loads(stowplan("order", path, "--time-limit", 0, "--json").stdout)["optimal"] is False
+    assert figures("order", path, "--time-limit", 0)["optimal"] is False

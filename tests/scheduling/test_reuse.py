@@ -23,11 +23,13 @@ GRAPHS = Path(__file__).resolve().parents[1] / "data" / "graphs"
 FORK = StepGraph([[], [0], [0], [1, 2]], [[0], [1], [2], [3]], [4, 2, 8, 4], label="abcd", name="twvu")
 
 
-def partition(rng: random.Random, graph: StepGraph, count: int) -> list[list[int]]:
+def drawn(seed: int, count: int) -> tuple[random.Random, StepGraph, list[list[int]]]:
+    """A graph on so many streams, and what goes on to draw."""
+    rng, graph = random.Random(seed), random_graph(seed)
     streams: list[list[int]] = [[] for _ in range(count)]
     for operator in range(len(graph)):
         rng.choice(streams).append(operator)
-    return streams
+    return rng, graph, streams
 
 
 def run(rng: random.Random, graph: StepGraph, streams: list[list[int]]) -> list[int]:
@@ -44,18 +46,14 @@ def run(rng: random.Random, graph: StepGraph, streams: list[list[int]]) -> list[
 @settings(settings.get_profile("usual"))
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_exactly_what_plain_reachability_allows(seed: int, count: int) -> None:
-    rng = random.Random(seed)
-    graph = random_graph(seed)
-    streams = partition(rng, graph, count)
+    _, graph, streams = drawn(seed, count)
     check_reuse(graph, streams, safe_reuse(graph, streams))
 
 
 @settings(settings.get_profile("dear"))
 @given(st.integers(0, 2**32), st.integers(1, 4))
 def test_no_byte_is_two_tensors_at_whatever_speeds(seed: int, count: int) -> None:
-    rng = random.Random(seed)
-    graph = random_graph(seed)
-    streams = partition(rng, graph, count)
+    rng, graph, streams = drawn(seed, count)
     reuse = safe_reuse(graph, streams)
     placed = pack(reuse.problem).offsets
     users, writers = graph.users(), graph.writers()

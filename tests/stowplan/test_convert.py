@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,6 @@ from .command_line import refused, stowplan
 PROBLEM = "id,lower,upper,size\na,0,4,4000\nb,2,6,8000\nc,4,8,4000\n"
 
 
-convert = partial(stowplan, "convert")
-
-
 @pytest.fixture
 def problem(tmp_path: Path) -> Path:
     path = tmp_path / "problem.csv"
@@ -27,13 +23,13 @@ def problem(tmp_path: Path) -> Path:
 
 def test_the_plan_is_made_where_places_are_shown(problem: Path, tmp_path: Path) -> None:
     target = tmp_path / "plan.txt"
-    assert convert(problem, target, "--to", "torch", "--solver", "best_fit").exit_code == 0
+    assert stowplan("convert", problem, target, "--to", "torch", "--solver", "best_fit").exit_code == 0
     snapshot = pickle.loads(target.read_bytes())  # our own file
     assert snapshot["segments"][0]["total_size"] == 4096 + 8192
 
 
 def test_the_help_lists_the_formats() -> None:
-    shown = convert("--help").output
+    shown = stowplan("convert", "--help").output
     for form in formats.registered():
         assert f"{form.name}: " in shown
         assert all(suffix in shown for suffix in form.suffixes)
@@ -53,7 +49,8 @@ def test_an_unknown_format_is_refused_with_those_known(problem: Path, tmp_path: 
 
 
 def test_bad_input_writes_nothing(problem: Path, tmp_path: Path) -> None:
-    assert "names no format" in refused("convert", problem, tmp_path / "plan.tar")
+    said = refused("convert", problem, tmp_path / "plan.tar")
+    assert "plan.tar: the suffix '.tar' names no format; expected .csv, " in said
     problem.write_text("id,lower,upper\n")
     said = refused("convert", problem, tmp_path / "step.profile")
     assert "problem.csv, line 1: the column 'size' is missing" in said

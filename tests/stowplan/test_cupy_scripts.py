@@ -15,7 +15,7 @@ import pytest
 
 from stowplan import Profile
 
-from ..children import Done, python
+from ..children import printed, stowplan
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None,
@@ -80,14 +80,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(*arguments: str, folder: Path, first: str = "stowplan") -> Done:
-    return python(*(["-m", first] if first else []), *arguments, folder=folder)
-
-
 def test_cupy_s_requests_are_recorded(folder: Path) -> None:
-    done = program("profile", "--stacks", "0", "loop.py", "100", folder=folder)
+    done = stowplan("profile", "--stacks", "0", "loop.py", "100", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == program("loop.py", "100", folder=folder, first="").stdout
+    assert done.stdout == printed("loop.py", "100", folder=folder)
     assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr
     profile = Profile.load(folder / "loop.profile")
     assert sorted(profile.size.tolist()) == [700, 900, 1500, 3000]
@@ -96,13 +92,13 @@ def test_cupy_s_requests_are_recorded(folder: Path) -> None:
 
 
 def test_the_device_is_the_user_s_choice(folder: Path) -> None:
-    done = program("profile", "--device", "cpu", "loop.py", "50", folder=folder)
+    done = stowplan("profile", "--device", "cpu", "loop.py", "50", folder=folder)
     assert "stowplan: NumPy: " in done.stderr, done.stderr
     (folder / "loop.profile").unlink()
     (folder / "host.py").write_text("import cupy, numpy\nfor _ in range(50): numpy.ones(5000)\n")
-    done = program("profile", "host.py", folder=folder)
+    done = stowplan("profile", "host.py", folder=folder)
     assert "stowplan: NumPy: the step that it repeats: 1 block," in done.stderr, done.stderr
-    done = program("profile", "--device", "gpu", "-o", "none.profile", "host.py", folder=folder)
+    done = stowplan("profile", "--device", "gpu", "-o", "none.profile", "host.py", folder=folder)
     assert (done.returncode, "allocated no memory by CuPy" in done.stderr) == (1, True)
     assert not (folder / "none.profile").exists()
 
@@ -122,15 +118,15 @@ thread.join()
 for _ in range(50): numpy.ones(5000)
 """
     )
-    done = program("profile", "late.py", folder=folder)
+    done = stowplan("profile", "late.py", folder=folder)
     assert (done.returncode, "stowplan: NumPy: " in done.stderr) == (0, True), done.stderr
 
 
 def test_run_serves_cupy_above_the_script_s_allocator(folder: Path) -> None:
     words = ("run", "--step-function", "__main__:step", "--stats", "stats.json", "loop.py", "3000")
-    done = program(*words, folder=folder)
+    done = stowplan(*words, folder=folder)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == program("loop.py", "3000", folder=folder, first="").stdout
+    assert done.stdout == printed("loop.py", "3000", folder=folder)
     assert "stowplan: cupy: " in done.stderr
     figures = json.loads((folder / "stats.json").read_text())["cupy"]
     assert figures["requests"] == 4 * 3000 + 1
@@ -147,7 +143,7 @@ def test_chainer_tells_cupy_s_pool_where_steps_end(folder: Path) -> None:
     optimizer = "optimizer = device.chainer.optimizers.SGD()\noptimizer.setup(device.chainer.Link())"
     loop = LOOP.replace("total += step(number % 100)", "total += step(number % 100); optimizer.update()")
     (folder / "training.py").write_text(loop.replace("import device", f"import device\n{optimizer}"))
-    done = program("run", "--stats", "stats.json", "training.py", "500", folder=folder)
+    done = stowplan("run", "--stats", "stats.json", "training.py", "500", folder=folder)
     assert done.returncode == 0, done.stderr
     figures = json.loads((folder / "stats.json").read_text())["cupy"]
     assert figures["steps"] == 499
@@ -162,6 +158,6 @@ def test_a_script_s_pool_of_its_own_is_left_alone(folder: Path) -> None:
         "\nwith device.cupy.cuda.using_allocator(mine.malloc):\n    step(1)\nprint(mine.total_bytes() > 0)\n"
     )
     (folder / "loop.py").write_text(text)
-    done = program("run", "--stats", "stats.json", "loop.py", "20", folder=folder)
+    done = stowplan("run", "--stats", "stats.json", "loop.py", "20", folder=folder)
     assert done.stdout.endswith("True\n"), done.stderr
     assert json.loads((folder / "stats.json").read_text())["cupy"]["requests"] == 4 * 20 + 1

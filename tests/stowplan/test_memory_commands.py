@@ -21,6 +21,9 @@ from stowplan.scheduling.registry import names
 from .command_line import figures, piped, refused, stowplan
 
 KIB = 1024
+needs_mallinfo = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library's malloc cannot be asked"
+)
 
 
 def step(batch: int = 4, sites: tuple[str, ...] = ("train.py:3 forward", "train.py:9 backward")) -> Profile:
@@ -61,24 +64,10 @@ def test_compare_for_programs(profile: Path) -> None:
     assert of_program == {
         *("live_peak", "at_live_peak", "program", "unplanned_peak", "with_plan", "saved_of_reserved")
     }
-    assert (found["blocks"], found["left_out"], found["optimal"]) == (4, 1, True)
-    assert found["planned_peak"] == found["lower_bound"] == found["arena"] == PLANNED_PEAK
-    assert found.keys() - of_program - {
-        "blocks",
-        "left_out",
-        "optimal",
-        "planned_peak",
-        "lower_bound",
-        "arena",
-    } == {*("profile", "alignment", "solver")}
+    assert (found.pop("blocks"), found.pop("left_out"), found.pop("optimal")) == (4, 1, True)
+    assert {found.pop(name) for name in ("planned_peak", "lower_bound", "arena")} == {PLANNED_PEAK}
+    assert found.keys() - of_program == {*("profile", "alignment", "solver")}
     assert list(pools) == list(POOL_MODELS)
-    # Five steps: the first one has no gradient to begin with; the second reserves the most.
-    none = pools["none"]
-    assert (none["reserved"], none["steps"], none["steady"]) == (PLANNED_PEAK, 5, True)
-    # 4, 8, 8 KiB + 100 bytes (rounded up to 256), 16 KiB: each its own.
-    assert pools["free-lists"]["reserved"] == 36 * KIB + 256
-    assert pools["pytorch"]["reserved"] == 2 * KIB * KIB
-    assert pools["pytorch"]["saved"] is None  # of what, is not known
 
 
 def of_a_program() -> Profile:
@@ -91,9 +80,7 @@ def of_a_program() -> Profile:
     return replace(step(), alive=size + planned + escaped, program=program)
 
 
-@pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library's malloc cannot be asked"
-)
+@needs_mallinfo
 def test_malloc_is_measured() -> None:
     use = replay_malloc(requests(as_requested(make_plan(of_a_program(), alignment=64))))
     assert use is not None
@@ -107,9 +94,7 @@ def test_malloc_is_measured() -> None:
     assert 3 * 10**8 <= use.reserved_peak < 3.01 * 10**8
 
 
-@pytest.mark.skipif(
-    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library's malloc cannot be asked"
-)
+@needs_mallinfo
 def test_what_malloc_gives_back_is_not_counted_beside_what_comes_later() -> None:
     program = Program("NumPy")
     step = Profile([10**8, 10**8], [0, 2], [1, -1], period=3, alive=[10**8, 10**8], program=program)

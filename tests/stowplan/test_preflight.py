@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ..children import Done, python
+from ..children import python
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "preflight.py"
 
 
-def run(**environment: str) -> Done:
-    return python(SCRIPT, **environment)
-
-
 def test_silent_where_all_is_there() -> None:
-    done = run()  # stowplan was built here, so all of it is
+    done = python(SCRIPT)  # stowplan was built here, so all of it is
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -24,7 +20,7 @@ def test_silent_where_all_is_there() -> None:
     ("compiler", "reason"), [("/nowhere/g++", "No such file or directory"), ("false", "exit status 1")]
 )
 def test_no_compiler(compiler: str, reason: str) -> None:
-    done = run(CXX=compiler)
+    done = python(SCRIPT, CXX=compiler)
     assert done.returncode == 1
     assert done.stderr.startswith(
         f"stowplan: missing: a C++17 compiler: {compiler}: {reason} (Debian and Ubuntu: apt"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -77,9 +76,6 @@ def test_the_image_shows_pieces_where_they_are() -> None:
     assert image.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 2, 2], [0, 0, 2, 2]]
 
 
-report = partial(stowplan, "report")
-
-
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     PROFILE.save(tmp_path / "step.profile")
@@ -89,7 +85,7 @@ def saved(tmp_path: Path) -> Path:
 @needs_bokeh
 def test_pages_ask_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    assert report(saved, "-o", page, "--title", "<b>&").exit_code == 0
+    assert stowplan("report", saved, "-o", page, "--title", "<b>&").exit_code == 0
     text = page.read_text()
     assert "<title>&lt;b&gt;&amp;</title>" in text
     assert "<img src=x" not in text
@@ -100,7 +96,7 @@ def test_pages_ask_the_network_for_nothing_and_no_name_is_code(saved: Path, tmp_
 @pytest.mark.parametrize("profile", [Profile([], [], []), Profile([8], [0], [ESCAPED], period=1)])
 def test_a_profile_without_planned_blocks_has_a_report(tmp_path: Path, profile: Profile) -> None:
     profile.save(tmp_path / "empty.profile")
-    assert report(tmp_path / "empty.profile", "-o", tmp_path / "report.html").exit_code == 0
+    assert stowplan("report", tmp_path / "empty.profile", "-o", tmp_path / "report.html").exit_code == 0
 
 
 @pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])

@@ -95,12 +95,10 @@ def treated(graph: StepGraph, schedule: Schedule) -> dict[str, list[int]]:
     from ...scheduling import Way, as_recorded
 
     changed = (schedule.way != as_recorded(graph).way) & (graph.storage == np.arange(graph.values))
+    treatment = np.where(schedule.way == Way.ON_DEMAND, Way.SWAPPED, schedule.way)
     found = {}
-    treatments = {way: (way,) for way in (Way.DROPPED, Way.PACKED)} | {
-        Way.SWAPPED: (Way.SWAPPED, Way.ON_DEMAND)
-    }
-    for way, ways in treatments.items():
-        values = np.flatnonzero(changed & np.isin(schedule.way, ways) & (graph.size > 0))
+    for way in (Way.DROPPED, Way.PACKED, Way.SWAPPED):
+        values = np.flatnonzero(changed & (treatment == way) & (graph.size > 0))
         found[way.name.lower()] = values[np.argsort(-graph.size[values], kind="stable")].tolist()
     return found
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ...packing import PackingProgress
     from ...planning import Plan
     from ...profiler import Profile
-    from ...profiler.program import Program
     from ...scheduling.ordering import OrderingProgress
 
 ProgressT = TypeVar("ProgressT")
@@ -96,12 +95,6 @@ def program_lines(profile: Profile) -> list[str]:
     return lines
 
 
-def holders_table(program: Program, top: int) -> Table:
-    """Return a table of what held the program's live peak: the call sites, the most bytes first."""
-    title = f"Peak of the whole run: {human_bytes(program.live_peak)} live, held by"
-    return held_table(title, "call site", program.holders, program.live_peak, top)
-
-
 def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, top: int) -> Table:
     """Return a table of holders, the first ones in a row each, and of their shares of a whole."""
     rows = table(title, column, "blocks", "size", "share")
@@ -153,12 +146,6 @@ def compared(path: Path, how: Mapping[str, Any]) -> Comparison:
         return compare(step, progress=progress, **how)
 
 
-def memory_parts(path: Path, found: Comparison) -> Iterator[object]:
-    """Yield what compare and show both print."""
-    yield f"{path}: {counts(found.plan)}"
-    yield from (*program_lines(found.plan.profile), "", memory_table(found))
-
-
 def memory_table(found: Comparison) -> Table:
     """Return a table of what program and step have alive, and of what stowplan and the pools reserve for the step."""
     from ...insight.comparison import MALLOC, is_of_host
@@ -204,7 +191,7 @@ def memory_table(found: Comparison) -> Table:
 
 
 def memory_figures(path: Path, found: Comparison) -> dict[str, Any]:
-    """Return the content of `memory_parts` for ``--json``; None for what is not known of the program."""
+    """Return the content of `memory_table` and `counts` for ``--json``; None for what is not known of the program."""
     plan = found.plan
     parts, program = plan.profile.at_live_peak(), plan.profile.program
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,23 +91,28 @@ class Name(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in self._known() if name.startswith(incomplete)]
 
 
-def solver_option_of(known: Callable[[], Iterable[str]]) -> Callable[[F], F]:
-    """Return the option ``--solver``; ``known`` imports the solvers that there are."""
+def solver_option_of(room: str) -> Callable[[F], F]:
+    """Return the option ``--solver`` of a package that registers solvers, like ``"packing"``."""
+
+    def known() -> Iterable[str]:
+        names = import_module(f"stowplan.{room}.registry").names()
+        return dict.fromkeys(("auto", *names))
+
     takes_best = "A solver's name; auto takes the best. For one of your own see stowplan --import."
     return click.option("--solver", type=Name("solver", known), default="auto", help=takes_best)
 
 
-def _packing_solvers() -> Iterable[str]:
-    from ...packing.registry import names
-
-    return ("auto", *names())
-
-
 profile_argument = click.argument("profile", type=click.Path(path_type=Path))
-solver_option = solver_option_of(_packing_solvers)
-time_limit_option = click.option(
-    "--time-limit", type=click.FloatRange(min=0), help="Seconds at most, for solvers that keep improving."
-)
+solver_option = solver_option_of("packing")
+
+
+def time_limit_option_of(seconds: float | None) -> Callable[[F], F]:
+    """Return the option ``--time-limit`` with a default in seconds; None: no limit."""
+    what = "Seconds at most, for solvers that keep improving."
+    return click.option("--time-limit", type=click.FloatRange(min=0), default=seconds, help=what)
+
+
+time_limit_option = time_limit_option_of(None)
 threads_option = click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads at most.")
 alignment_option = click.option(
     "--alignment",

@@ -22,4 +22,5 @@ def compare(profile: Path, **how: Any) -> Answer:
     program's memory: older and escaped blocks, and what the pool reserves.
     """
     found = _look.compared(profile, how)
-    return Answer(_look.memory_figures(profile, found), (*_look.memory_parts(profile, found), _look.WORDS))
+    lines = (f"{profile}: {_look.counts(found.plan)}", *_look.program_lines(found.plan.profile), "")
+    return Answer(_look.memory_figures(profile, found), (*lines, _look.memory_table(found), _look.WORDS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,8 +65,7 @@ def convert(
     read_as: str | None,
     write_as: str | None,
     device: int | None,
-    solver: str,
-    alignment: int | None,
+    **how: Any,
 ) -> Answer:
     """Read SOURCE as the profile of one step, and write it to TARGET.
 
@@ -81,7 +80,7 @@ def convert(
     if formats.needs_offsets(form):
         from ...insight.comparison import plan_of
 
-        offsets = plan_of(profile, alignment, solver).offset
+        offsets = plan_of(profile, **how).offset
     formats.write(target, form, profile, offsets)
     figures = {
         "target": str(target),

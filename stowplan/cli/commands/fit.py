@@ -46,14 +46,11 @@ class BatchFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the batch and the path."""
         batch, sign, path = str(value).partition("=")
+        expected = "expected BATCH=PROFILE, like 2=two.profile"
         if sign and ":" in batch:
-            self.fail(
-                f"{value!r}: named shapes were removed; expected BATCH=PROFILE, like 2=two.profile",
-                param,
-                ctx,
-            )
+            self.fail(f"{value!r}: named shapes were removed; {expected}", param, ctx)
         if not sign or not batch.isdecimal() or not int(batch):
-            self.fail(f"{value!r}; expected BATCH=PROFILE, like 2=two.profile", param, ctx)
+            self.fail(f"{value!r}; {expected}", param, ctx)
         return int(batch), super().convert(path, param, ctx)
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...units import human_bytes
 from . import _look
-from ._options import OutputFile, dimension_option, removed_option, solver_option_of
+from ._options import OutputFile, dimension_option, removed_option, solver_option_of, time_limit_option_of
 from ._reporter import Answer, reporter
 
 if TYPE_CHECKING:
     from ...scheduling import StepGraph
     from ...scheduling.ordering import OrderSolution
-
-
-def _solvers() -> Iterable[str]:
-    from ...scheduling.ordering.registry import names
-
-    return names()
 
 
 @reporter(
@@ -31,13 +25,8 @@ def _solvers() -> Iterable[str]:
 @click.argument("graph", type=click.Path(path_type=Path))
 @dimension_option
 @click.option("-o", "--output", type=OutputFile(), help="Write the order, as a schedule (JSON).")
-@solver_option_of(_solvers)
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    help="Seconds at most, for solvers that keep improving.",
-)
+@solver_option_of("scheduling.ordering")
+@time_limit_option_of(10.0)
 @removed_option(
     "--plot",
     "-o FILE, and simulate(graph, schedule).live: stowplan report draws plans, and no order of operators",
@@ -46,8 +35,7 @@ def order(
     graph: Path,
     dimensions: dict[str, int],
     output: Path | None,
-    solver: str,
-    time_limit: float,
+    **how: Any,
 ) -> Answer:
     """Find the order of the operators of GRAPH with the least peak live memory.
 
@@ -61,7 +49,7 @@ def order(
 
     step = read_graph(graph, dimensions)
     with _look.status("ordering", _look.peak_line) as progress:
-        found = solve(step, solver, time_limit, progress)
+        found = solve(step, progress=progress, **how)
     if output is not None:
         Schedule(found.order, np.full(step.values, int(Way.KEPT), dtype=np.int64)).save(output)
     names = ("before", "peak", "lower_bound", "optimal", "solver", "seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,10 +30,9 @@ def report(
     profile: Path,
     output: Path,
     title: str | None,
-    solver: str,
-    alignment: int | None,
     device: int | None,
     opens: bool,
+    **how: Any,
 ) -> Answer:
     """Show the memory of a step: PROFILE is any file that stowplan convert reads.
 
@@ -46,7 +46,7 @@ def report(
         raise click.BadParameter(f"{output}: expected the suffix .html", param_hint="--output")
     require_bokeh()
     step = formats.read(profile, device=device)
-    plan = save_report(output, step, title=title or profile.name, solver=solver, alignment=alignment)
+    plan = save_report(output, step, title=title or profile.name, **how)
     arena, bound = plan.arena_bytes, plan.placement.lower_bound
     figures = {"output": str(output), "blocks": len(plan.rows), "arena": arena, "lower_bound": bound}
     if opens:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,6 @@ _POINTS = 12
 _LISTED = 10  # values in the lists of the largest
 
 
-def _solvers() -> Iterable[str]:
-    from ...scheduling.registry import names
-
-    return ("auto", *names())
-
-
 @reporter(
     "Lower a step's peak, and show what that costs in time.",
     "schedule step.graph --budget 600MiB -o schedule.json",
@@ -53,7 +47,7 @@ def _solvers() -> Iterable[str]:
     type=BYTES,
     help="The part of the budget that the program keeps from step to step.  [default: GRAPH's resident values]",
 )
-@solver_option_of(_solvers)
+@solver_option_of("scheduling")
 @time_limit_option
 @click.option("--swap", is_flag=True, help="Allow offloading to a file as well.")
 @click.option(

@@ -48,11 +48,12 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
 
 def _parts(profile: Path, found: Comparison, peak: Peak, sites: list[Holder], top: int) -> Iterator[object]:
-    step = found.plan.profile
+    step, program = found.plan.profile, found.plan.profile.program
     yield f"{profile}: {_look.counts(found.plan)}; planned peak {human_bytes(found.planned_peak)}"
     yield from (*_look.program_lines(step), "")
-    if step.program is not None and step.program.holders:
-        yield _look.holders_table(step.program, top)
+    if program is not None and program.holders:
+        title = f"Peak of the whole run: {human_bytes(program.live_peak)} live, held by"
+        yield _look.held_table(title, "call site", program.holders, program.live_peak, top)
     else:
         title = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {counted(len(peak.rows), 'block')}"
         yield _look.held_table(

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ...chainer.graph_recorder import GraphRecorder
     from ...scheduling import StepGraph
 
-__all__ = ["MarkedGraphRecorder"]
-
 
 class MarkedGraphRecorder:
     """Records the marked steps of the thread that made it.

@@ -18,7 +18,17 @@ import chainer.links as L  # noqa: N812
 CLASSES = 1000
 
 
-class AlexNet(chainer.Chain):  # type: ignore[misc]
+class _Network(chainer.Chain):  # type: ignore[misc]
+    """A network whose loss is that of its scores, on images of 224 × 224."""
+
+    insize = 224
+
+    def forward(self, x: Any, t: Any) -> Any:
+        """Return the loss for images (batch, 3, insize, insize) float32 and labels (batch,) int32."""
+        return F.softmax_cross_entropy(self.predict(x), t)
+
+
+class AlexNet(_Network):
     """Five convolutions and three fully connected layers, on images of 227 × 227."""
 
     insize = 227
@@ -35,10 +45,6 @@ class AlexNet(chainer.Chain):  # type: ignore[misc]
             self.fc7 = L.Linear(4096, 4096)
             self.fc8 = L.Linear(4096, CLASSES)
 
-    def forward(self, x: Any, t: Any) -> Any:
-        """Return the loss for images (batch, 3, 227, 227) float32 and labels (batch,) int32."""
-        return F.softmax_cross_entropy(self.predict(x), t)
-
     def predict(self, x: Any) -> Any:
         """Return the scores of the classes, (batch, 1000)."""
         h = F.max_pooling_2d(F.local_response_normalization(F.relu(self.conv1(x))), 3, stride=2)
@@ -51,10 +57,8 @@ class AlexNet(chainer.Chain):  # type: ignore[misc]
         return self.fc8(h)
 
 
-class GoogLeNet(chainer.Chain):  # type: ignore[misc]
+class GoogLeNet(_Network):
     """Chainer's GoogLeNet with its two auxiliary classifiers, which count 0.3 (the network's paper, section 5)."""
-
-    insize = 224
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,19 +76,13 @@ class GoogLeNet(chainer.Chain):  # type: ignore[misc]
         return self.net(x, layers=["loss3_fc"])["loss3_fc"]
 
 
-class ResNet50(chainer.Chain):  # type: ignore[misc]
+class ResNet50(_Network):
     """Chainer's ResNet-50."""
-
-    insize = 224
 
     def __init__(self) -> None:
         super().__init__()
         with self.init_scope():
             self.net = L.ResNet50Layers(pretrained_model=None)
-
-    def forward(self, x: Any, t: Any) -> Any:
-        """Return the loss for images (batch, 3, 224, 224) float32 and labels (batch,) int32."""
-        return F.softmax_cross_entropy(self.predict(x), t)
 
     def predict(self, x: Any) -> Any:
         """Return the scores of the classes, (batch, 1000)."""

@@ -40,6 +40,11 @@ class Books(ABC, Generic[T]):
         Bytes of the blocks handed out, as the pool rounds them.
     """
 
+    ROUNDING = 256
+    """Bytes that sizes are rounded up to. ``cudaMalloc`` returns addresses that are multiples of so many (CUDA C++
+    Programming Guide, "Device Memory Accesses").
+    """
+
     def __init__(self) -> None:
         self.reserved = 0
         self.peak_reserved = 0
@@ -59,7 +64,7 @@ class Books(ABC, Generic[T]):
             raise PoolError(f"a request of {size} bytes; expected 0 or more")
         handle = self._next
         self._next += 1
-        self._live[handle] = self._serve(size) if size else None
+        self._live[handle] = self._serve(round_up(size, self.ROUNDING)) if size else None
         return handle
 
     def free(self, handle: int) -> None:
@@ -202,7 +207,6 @@ class ChunkPool(Books[tuple[Heap, Chunk]]):
     """
 
     ROUNDING = 512
-    """Bytes that sizes are rounded up to."""
 
     @abstractmethod
     def _heap_of(self, size: int) -> Heap:
@@ -217,7 +221,6 @@ class ChunkPool(Books[tuple[Heap, Chunk]]):
         return size
 
     def _serve(self, size: int) -> tuple[Heap, Chunk]:
-        size = round_up(size, self.ROUNDING)
         heap, chunk = self._heap_of(size), self._best(size)
         if chunk is None:
             top = heap.top

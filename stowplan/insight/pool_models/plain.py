@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .heap import Books, round_up
-
-_GRANULARITY = 256
-"""``cudaMalloc`` returns addresses that are multiples of it (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+from .heap import Books
 
 
 class FreeListsModel(Books[int]):
@@ -28,7 +25,6 @@ class FreeListsModel(Books[int]):
         self._free: defaultdict[int, int] = defaultdict(int)  # by size, how many
 
     def _serve(self, size: int) -> int:
-        size = round_up(size, _GRANULARITY)
         if self._free[size]:
             self._free[size] -= 1
         else:
@@ -48,7 +44,6 @@ class NoPoolModel(Books[int]):
     """
 
     def _serve(self, size: int) -> int:
-        size = round_up(size, _GRANULARITY)
         self._reserve(size)
         self.used += size
         return size

@@ -5,7 +5,8 @@ A kind is one step of a program, which knows the number of the step. *Late* is w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,21 @@ import numpy as np
 
 STEPS, LATE = 9, 6
 BATCH, UNITS, CLASSES = 160, 32, 10
+
+
+class Bomb(chainer.FunctionNode):  # type: ignore[misc]
+    """A copy, whose backward step raises an error, if there is one."""
+
+    def __init__(self, error: type[BaseException] | None) -> None:
+        self.error = error
+
+    def forward(self, inputs: Any) -> Any:
+        return (inputs[0].copy(),)
+
+    def backward(self, indexes: Any, gradients: Any) -> Any:
+        if self.error:
+            raise self.error
+        return gradients
 
 
 class Net(chainer.Chain):  # type: ignore[misc]
@@ -71,12 +87,20 @@ class Program:
     def say(self, *values: Any) -> None:
         self.said += [np.asarray(getattr(value, "array", value)).tobytes() for value in values]
 
+    @contextmanager
+    def says(self, error: type[Exception]) -> Iterator[None]:
+        """Catch an error, and say so."""
+        try:
+            yield
+        except error:
+            self.say(1)
+
     def params(self) -> list[Any]:
         return list(self.model.params())
 
-    def backward(self) -> Any:
-        """Forward, cleargrads, backward; return the loss."""
-        loss = self.loss()
+    def backward(self, loss: Any = None) -> Any:
+        """Forward, if there is no loss yet, cleargrads, backward; return the loss."""
+        loss = self.loss() if loss is None else loss
         self.model.cleargrads()
         loss.backward()
         return loss

@@ -194,8 +194,7 @@ def runs_a_graph_twice_late(p: Program) -> None:
 def _gradient_of_the_batch(p: Program, asks: bool) -> None:
     x = chainer.Variable(p.x)
     loss = F.softmax_cross_entropy(p.model(x), p.t)
-    p.model.cleargrads()
-    loss.backward()
+    p.backward(loss)
     p.say(x.grad)
     if asks:
         p.say(*chainer.grad([loss], [x]))
@@ -228,8 +227,7 @@ def _loss_with_nodes(p: Program) -> Any:
 @whole()
 def keeps_nodes(p: Program) -> None:
     loss, nodes = _loss_with_nodes(p)
-    p.model.cleargrads()
-    loss.backward()
+    p.backward(loss)
     p.say(*(node.data for node in nodes))
     p.optimizer.update()
     p.say(*(node.data for node in nodes))
@@ -242,8 +240,7 @@ def reads_a_mask(p: Program) -> None:
     creator = h.creator_node
     p.say(creator.mask)
     loss = F.softmax_cross_entropy(p.model.last(h), p.t)
-    p.model.cleargrads()
-    loss.backward()
+    p.backward(loss)
     p.optimizer.update()
 
 

@@ -14,8 +14,9 @@ from chainer.training import StandardUpdater, Trainer, extensions
 
 from stowplan.chainer import Updater
 
-from .programs import BATCH, CLASSES, KINDS, LATE, UNITS, Kind, Net, Program, after_call, inside, whole
+from .programs import BATCH, CLASSES, KINDS, LATE, UNITS, Bomb, Kind, Net, Program, after_call, inside, whole
 from .programs_by_call import GONE
+from .programs_by_hand import decays_weights, reads_norms
 
 # --- errors that the program catches ----------------------------------------------------------------------------------
 
@@ -28,50 +29,30 @@ def a_loss_function_fails(p: Program) -> None:
             raise ArithmeticError("a spike")
         return found
 
-    try:
+    with p.says(ArithmeticError):
         p.optimizer.update(loss)
-    except ArithmeticError:
-        p.say(1)
-
-
-class _Bomb(chainer.FunctionNode):  # type: ignore[misc]
-    def __init__(self, armed: bool) -> None:
-        self.armed = armed
-
-    def forward(self, inputs: Any) -> Any:
-        return (inputs[0].copy(),)
-
-    def backward(self, indexes: Any, gradients: Any) -> Any:
-        if self.armed:
-            raise ArithmeticError("in the backward pass")
-        return gradients
 
 
 @whole()
 def a_backward_step_fails(p: Program) -> None:
-    p.kept["armed"] = p.k in (1, 7)
+    p.kept["error"] = ArithmeticError if p.k in (1, 7) else None
 
     def loss(*_: Any) -> Any:
         h = F.tanh(p.model.first(p.x))
-        h = _Bomb(p.kept["armed"]).apply((h,))[0]
+        h = Bomb(p.kept["error"]).apply((h,))[0]
         for layer in p.model.layers:
             h = F.tanh(layer(h))
         return F.softmax_cross_entropy(p.model.last(h), p.t)
 
-    try:
+    with p.says(ArithmeticError):
         p.optimizer.update(loss)
-    except ArithmeticError:
-        p.say(1)
 
 
 @whole()
 def errors_in_numbers_are_raised(p: Program) -> None:
     x = p.x * (np.float32(1e30) if p.late else np.float32(1))
-    with np.errstate(all="raise", under="ignore"):
-        try:
-            p.optimizer.update(lambda: F.sum(p.model.last(F.tanh(p.model.first(x))) ** 2))
-        except FloatingPointError:
-            p.say(1)
+    with np.errstate(all="raise", under="ignore"), p.says(FloatingPointError):
+        p.optimizer.update(lambda: F.sum(p.model.last(F.tanh(p.model.first(x))) ** 2))
 
 
 @whole()
@@ -80,10 +61,8 @@ def debug_mode(p: Program) -> None:
         x = p.x.copy()
         if p.k == 7:
             x[0] = np.nan
-        try:
+        with p.says(RuntimeError):
             p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(x), p.t))
-        except RuntimeError:
-            p.say(1)
 
 
 # --- several models, passes and updates -------------------------------------------------------------------------------
@@ -345,10 +324,6 @@ def _clip(p: Program) -> None:
         np.clip(param.grad, -1e-3, 1e-3, out=param.grad)
 
 
-def _norms(p: Program) -> None:
-    p.say(*(np.linalg.norm(param.grad) for param in p.params()))
-
-
 @trainer(core=_core(_clip))
 def clips_late(run: Any, p: Program) -> None:
     pass
@@ -383,7 +358,7 @@ def loads_a_snapshot_late(run: Any, p: Program) -> None:
 
 @trainer(refused=GONE)
 def logs_norms_late(run: Any, p: Program) -> None:
-    _each(run, lambda: _norms(p), every=6)
+    _each(run, lambda: reads_norms(p), every=6)
 
 
 @trainer()
@@ -394,11 +369,7 @@ def logs_parameter_statistics(run: Any, p: Program) -> None:
 
 @trainer()
 def changes_weights(run: Any, p: Program) -> None:
-    def decay() -> None:
-        for param in p.params():
-            param.array *= np.float32(0.99)
-
-    _each(run, decay)
+    _each(run, lambda: decays_weights(p))
 
 
 @trainer()
@@ -490,8 +461,7 @@ def graphs_first_then_their_passes(p: Program) -> None:
     """The second pass reads activations of the parameters of before."""
     losses = [F.softmax_cross_entropy(p.model(p.x[n::2].copy()), p.t[n::2].copy()) for n in (0, 1)]
     for loss in losses:
-        p.model.cleargrads()
-        loss.backward()
+        p.backward(loss)
         p.optimizer.update()
 
 

@@ -10,7 +10,7 @@ from stowplan.chainer import Scheduler
 from stowplan.errors import BudgetError
 
 from .test_random_networks import RandomNetwork
-from .training_runs import batches
+from .training_runs import batches, train_step
 
 STEPS = 6
 PROGRAMS, SAMPLE = 200, 4
@@ -27,14 +27,7 @@ def asked(seed: int, budget: int) -> tuple[int | None, int]:
     try:
         for x, t in batches(STEPS, 16):
             with scheduler.step():
-                if seed % 2:
-                    optimizer.update(model, x, t)
-                else:
-                    loss = model(x, t)
-                    model.cleargrads()
-                    loss.backward()
-                    optimizer.update()
-                    del loss
+                train_step(model, optimizer, x, t, "update" if seed % 2 else "by hand")
             scheduler.wait()
     except BudgetError as error:
         return error.least, scheduler.stats.scheduled

@@ -13,10 +13,11 @@ import chainer.functions as F  # noqa: N812
 import chainer.links as L  # noqa: N812
 import numpy as np
 import pytest
-from chainer import function_node
 
 from stowplan.chainer import Scheduler, trust
 from stowplan.errors import ScheduleError
+
+from .programs import Bomb
 
 
 def trained(**options: Any) -> tuple[Any, Any, Scheduler, Any]:
@@ -106,14 +107,8 @@ def test_a_loop_by_hand_has_one_optimizer_if_it_asks_for_early_updates() -> None
 
 
 @trust
-class Failing(function_node.FunctionNode):
+class Failing(Bomb):
     """Declared to be harmless, and fails in its backward step."""
-
-    def forward(self, inputs: Any) -> Any:
-        return (inputs[0].copy(),)
-
-    def backward(self, indexes: Any, gradients: Any) -> Any:
-        raise ArithmeticError
 
 
 def test_after_a_half_update_no_step_begins() -> None:
@@ -121,7 +116,9 @@ def test_after_a_half_update_no_step_begins() -> None:
     before = [param.array.copy() for param in model.params()]
     with pytest.raises(ArithmeticError), scheduler.step():
         optimizer.update(
-            lambda: F.sum(model[4](Failing().apply((model[0](np.ones((4, 8), np.float32)),))[0]) ** 2)
+            lambda: F.sum(
+                model[4](Failing(ArithmeticError).apply((model[0](np.ones((4, 8), np.float32)),))[0]) ** 2
+            )
         )
     same = [np.array_equal(one, param.array) for one, param in zip(before, model.params(), strict=True)]
     assert any(same)

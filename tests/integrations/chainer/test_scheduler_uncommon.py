@@ -21,6 +21,7 @@ from stowplan.errors import BudgetError, ScheduleError
 from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 
 from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from .programs import Bomb
 from .test_programs import Run
 from .training_runs import Everything, RandomScheduler, SparingScheduler, alike, batches, fingerprint
 
@@ -164,23 +165,17 @@ def test_arrays_that_an_earlier_step_dropped_before_any_backward_pass_are_an_err
         loss.backward()
 
 
-class Bomb(function_node.FunctionNode):
-    def forward(self, inputs: Any) -> Any:
-        return (inputs[0].copy(),)
-
-    def backward(self, indexes: Any, gradients: Any) -> Any:
-        raise KeyboardInterrupt
-
-
 def test_an_exception_in_the_middle_leaves_chainer_as_it_was() -> None:
     net = Everything()
     opt = chainer.optimizers.SGD().setup(net)
     scheduler = Scheduler(opt)
     gc.collect()  # schedulers of other tests
     for number, (x, t) in enumerate(batches(6)):
-        fails = number == 3
-        with pytest.raises(KeyboardInterrupt) if fails else nullcontext(), scheduler.step():
-            opt.update(lambda x=x, t=t, fails=fails: Bomb().apply((net(x, t),))[0] if fails else net(x, t))
+        error = KeyboardInterrupt if number == 3 else None
+        with pytest.raises(error) if error else nullcontext(), scheduler.step():
+            opt.update(
+                lambda x=x, t=t, error=error: Bomb(error).apply((net(x, t),))[0] if error else net(x, t)
+            )
         assert function_node.FunctionNode.apply is seams.apply
         assert chainer._backprop._backprop_to_all is seams.backprop_to_all
         assert chainer._backprop_utils.backprop_step is seams.backprop_step

@@ -94,6 +94,20 @@ def fingerprint(*trained: Any) -> str:
     return digest.hexdigest()
 
 
+def train_step(net: Any, opt: Any, x: Any, t: Any, loop: str) -> None:
+    if loop == "update":
+        opt.update(net, x, t)
+        return
+    loss = net(x, t)
+    net.cleargrads()
+    loss.backward()
+    if loop == "clip":
+        for param in net.params():
+            if param.grad is not None:
+                param.grad = np.clip(param.grad, -0.01, 0.01)
+    opt.update()
+
+
 def train(
     schedule: Callable[[Any], Scheduler | None],
     steps: int = 6,
@@ -112,18 +126,7 @@ def train(
     scheduler = schedule(opt)
     for x, t in data or batches(steps):
         with scheduler.step() if scheduler else nullcontext():
-            if loop == "update":
-                opt.update(net, x, t)
-            else:
-                loss = net(x, t)
-                net.cleargrads()
-                loss.backward()
-                if loop == "clip":
-                    for param in net.params():
-                        if param.grad is not None:
-                            param.grad = np.clip(param.grad, -0.01, 0.01)
-                opt.update()
-                del loss
+            train_step(net, opt, x, t, loop)
         if scheduler is not None:
             scheduler.wait()
     return fingerprint(net, opt), scheduler

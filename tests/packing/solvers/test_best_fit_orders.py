@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from stowplan.packing import Problem, check, lower_bound, lower_bound_moment, pack
 from stowplan.packing.orders import backwards
 from stowplan.packing.placement import peak_of
+from stowplan.packing.problem import changed
 from stowplan.packing.solvers.best_fit_orders import variants
 
-from ..problems import changed, problems, random_problem, training_step
+from ..problems import problems, random_problem, training_step
 from ..reference.best_fit import best_fit
 from ..reference.greedy import by_size, greedy
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from stowplan.errors import InfeasibleError, ProblemError
 from stowplan.packing import PackingOptions, Problem, check, lower_bound, pack, solvers
 from stowplan.packing.placement import peak_of
+from stowplan.packing.problem import changed
 
-from ..problems import changed, data, draw_gaps, problems, random_problem
+from ..problems import data, draw_gaps, problems, random_problem
 from ..reference.exact import smallest_peak
 
 pytestmark = pytest.mark.no_cover

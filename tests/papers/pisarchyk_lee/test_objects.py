@@ -4,6 +4,7 @@ from hypothesis import given, settings
 
 from stowplan.errors import UnsupportedConstraintError
 from stowplan.packing import Problem, check, pack
+from stowplan.packing.problem import changed
 from stowplan.papers.pisarchyk_lee.objects import (
     lower_bound,
     objects_by_size,
@@ -11,7 +12,7 @@ from stowplan.papers.pisarchyk_lee.objects import (
     strategies,
 )
 
-from ...packing.problems import changed, data, problems
+from ...packing.problems import data, problems
 from ...packing.reference.greedy import rectangles
 
 GREEDY = [name for name in strategies if name != "objects_min_cost_flow"]

@@ -160,11 +160,6 @@ def test_suffixes_name_what_is_written(suffix: str) -> None:
     assert [form.write is not None for form in formats.registered() if form.name == name] == [True]
 
 
-def test_an_unknown_suffix_is_refused() -> None:
-    with pytest.raises(FormatError, match=r"x\.tar: the suffix '\.tar' names no format; expected \.csv, "):
-        formats.format_of("x.tar")
-
-
 def test_a_log_without_allocations_is_refused(tmp_path: Path) -> None:
     freed = {"action": "free_completed", "addr": 1 << 44, "size": 1024, "stream": 0, "frames": []}
     logs = {

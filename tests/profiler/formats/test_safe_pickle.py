@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from stowplan.profiler.formats.safe_pickle import UnsafePickleError, loads
 
+from ...running import traced
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**500), 2**500) | st.floats(allow_nan=False) | st.text(),
     lambda items: (
@@ -70,13 +72,10 @@ def test_has_no_instruction_that_imports_calls_or_builds(code: bytes) -> None:
     ],
 )
 def test_a_small_file_takes_little_memory(data: bytes) -> None:
-    tracemalloc.start()
-    try:
+    with traced():
         with contextlib.suppress(UnsafePickleError):
             loads(data)
         assert tracemalloc.get_traced_memory()[1] < 4_000_000
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from stowplan.scheduling import StepGraph
 
 from ....children import stowplan as run
 from ....running import in_threads
-from ...command_line import refused, stowplan
+from ...command_line import figures, refused
 
 TRAIN = """
 import sys
@@ -103,7 +102,7 @@ def test_a_script_is_recorded_and_scheduled(form: str, mark: tuple[str, ...], sc
     assert graph.resident_bytes >= 2 * parameters  # and the momentum of each
     assert not (folder / "train.profile").exists()
 
-    found = json.loads(stowplan("schedule", folder / "32.graph", "--points", 4, "--json").stdout)["curve"]
+    found = figures("schedule", folder / "32.graph", "--points", 4)["curve"]
     assert len(found) > 1
     assert found[-1]["peak"] < found[0]["peak"]
 
