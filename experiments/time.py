@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import click
 import numpy as np
@@ -97,26 +96,6 @@ def run(task: Task, added: Mapping[str, str]) -> list[dict[str, float]]:
     return turns
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """Draw the ratios with their quartiles, one panel for each contestant."""
-    found = [row for row in rows if "note" not in row]
-    names = [name for name in (*HOST, *GPU) if any(f"ratio_{name}" in row for row in found)]
-    figure = output.new_figure(4.5 * max(len(names), 1), 0.28 * len(found) + 1.6)
-    panels = figure.subplots(1, max(len(names), 1), sharey=True, squeeze=False)[0]
-    labels = [f"{row['model']}, {row['phase']}, {row['batch']}" for row in found]
-    for axes, name in zip(panels, names, strict=False):
-        mine = [(i, row[f"ratio_{name}"]) for i, row in enumerate(found) if f"ratio_{name}" in row]
-        for i, (low, middle, high) in mine:
-            tint = output.TINTS[0] if round(middle, 2) <= 1 else output.TINTS[-1]
-            axes.plot([low, high], [i, i], color=tint, linewidth=1.2)
-            axes.plot([middle], [i], "o", color=tint, markersize=5)
-        axes.axvline(1, color=output.INK, linewidth=0.8)
-        axes.set_yticks(range(len(labels)), labels)
-        axes.set_ylim(len(labels) - 0.5, -0.5)
-        output.tidy(axes, f"stowplan / {name}", "")
-    return figure
-
-
 def columns(rows: Sequence[Row]) -> list[output.Column]:
     """Columns of the Markdown table."""
     names = [name for name in (*HOST, *GPU) if any(f"seconds_{name}" in row for row in rows)]
@@ -147,7 +126,6 @@ def main(runner: Runner) -> None:
     rows = runner.run("time", lambda cell: measure(runner, cell), SMALLEST, others=others)
     note = "Medians; the ratios are those of turns in the same round, with their quartiles."
     output.write_table(rows, columns(rows), runner.out / "time", "Time of one step", note)
-    output.save(draw(rows), runner.out / "time")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def row_of(computation: Computation, rounds: int, quick: bool, seed: int, out: P
     about = {"device": "cpu", "computation": computation.name, "title": computation.title}
     warmup, size = (QUICK_WARMUP, computation.quick) if quick else (WARMUP, computation.size)
     study = {"rounds": rounds, "warmup": warmup, "size": size, "seed": seed}
-    study |= {"contestants": sorted(measure.contestants())}
+    study |= {"contestants": sorted(contest.contestants(PLAIN))}
     path = out / "dask" / "cells" / f"{computation.name}.json"
     return contest.measured(
         about, path, study, lambda: measure.measure(computation, rounds, warmup, size, seed)

@@ -31,11 +31,6 @@ PROCESSES, THREADS = 2, 2
 SPAWN = "distributed.nanny.pre-spawn-environ"
 
 
-def contestants() -> dict[str, dict[str, str]]:
-    """Return what each adds to the environment of the workers, by name."""
-    return contest.contestants(PLAIN, OURS)
-
-
 @contextmanager
 def cluster(contestant: str, added: Mapping[str, str]) -> Iterator[Client]:
     """Start a contestant's cluster."""
@@ -71,7 +66,7 @@ def run(client: Client, computation: Computation, size: int) -> Usage:
 
 def measure(computation: Computation, rounds: int, warmup: int, size: int, seed: int) -> Row:
     """Run so many rounds of a computation after the warm-up; return its row."""
-    ways = contestants()
+    ways = contest.contestants(PLAIN)
     with ExitStack() as stack:
         clients = {name: stack.enter_context(cluster(name, added)) for name, added in ways.items()}
         first = [run(client, computation, size) for client in clients.values() for _ in range(warmup)]

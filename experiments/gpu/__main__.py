@@ -1,8 +1,8 @@
 """What programs take of a GPU, and how long, under several allocators: ``python -m experiments.gpu``.
 
-Programs that know nothing of stowplan (`cupy_programs`, `torch_programs`), each under the framework's own allocators and
-under stowplan's pool, without a mark and with marked steps. Each run is in a process of its own: one for the bytes, then
-some in turn for the times.
+Programs that know nothing of stowplan (`cupy_programs`, `torch_programs`), each under the framework's own allocators
+and under stowplan's pool, without a mark and with marked steps. Each run is in a process of its own: one for the bytes,
+then some in turn for the times.
 
 The table is written after each program. What has been measured is not run again by the same command, so it goes on
 where it stopped; after ``--limit`` seconds it begins no further program. With ``--quick`` it runs on the simulated
@@ -69,7 +69,9 @@ def measured(framework: str, program: str, ways: dict[str, str], quick: bool, ro
     }
 
 
-def rows_of(framework: str, device: str, quick: bool, rounds: int, seed: int, out: Path, until: float) -> Iterator[Row]:
+def rows_of(
+    framework: str, device: str, quick: bool, rounds: int, seed: int, out: Path, until: float
+) -> Iterator[Row]:
     """Yield the rows of a framework's programs."""
     if importlib.util.find_spec(framework) is None or (framework == "torch" and device == SIMULATED):
         yield {"device": device, "program": framework, "note": "left out: no build for this device"}
@@ -91,7 +93,9 @@ def rows_of(framework: str, device: str, quick: bool, rounds: int, seed: int, ou
 @click.command()
 @contest.options("Small sizes and two rounds: what the simulated device can do.", ROUNDS, QUICK_ROUNDS)
 @click.option("--framework", "only", type=click.Choice(["cupy", "torch"]), help="Only this one.")
-@click.option("--limit", default=600.0, show_default=True, help="Seconds after which no further program begins.")
+@click.option(
+    "--limit", default=600.0, show_default=True, help="Seconds after which no further program begins."
+)
 def main(quick: bool, rounds: int, only: str | None, limit: float, seed: int, out: Path) -> None:
     """Run programs under several allocators on a GPU."""
     if not has_gpu():

@@ -4,7 +4,6 @@ A step gets its number and returns what shows its result, an array. At scale 1 e
 `QUICK` some, so that it runs on the simulated device, too.
 
 ==============  ========================================================================
-multigrid       V-cycles of Jacobi's method for Poisson's equation
 cahn_hilliard   phases that separate, by fast Fourier transforms
 decoding        a cache of keys and values that grows by ``concatenate``
 sizes           sort, unique and masks over lengths that differ in every step
@@ -45,35 +44,6 @@ def install(way: str, watched: Callable[[Any], Any]) -> Any:
     return pool
 
 
-def multigrid(scale: float) -> Step:
-    """Run a V-cycle over grids of 4096 x 4096 down to 64 x 64 (at scale 1)."""
-    side = int(4096 * scale)
-    state = {"u": cp.zeros((side + 2, side + 2), "f")}
-    source = cp.sin(cp.arange((side + 2) ** 2, dtype="f")).reshape(side + 2, side + 2)
-
-    def smooth(u: Any, f: Any) -> Any:
-        for _ in range(2):
-            around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
-            u = cp.pad((around - f[1:-1, 1:-1]) / 4, 1)
-        return u
-
-    def cycle(u: Any, f: Any) -> Any:
-        u = smooth(u, f)
-        if len(u) > 66:
-            around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
-            left = f[1:-1, 1:-1] - (around - 4 * u[1:-1, 1:-1])
-            coarse = left.reshape(len(left) // 2, 2, -1, 2).sum((1, 3))
-            down = cycle(cp.zeros((len(coarse) + 2,) * 2, "f"), cp.pad(coarse, 1))
-            u = u + cp.pad(down[1:-1, 1:-1].repeat(2, 0).repeat(2, 1), 1)
-        return smooth(u, f)
-
-    def step(number: int) -> Any:
-        state["u"] = cycle(state["u"], source)
-        return state["u"]
-
-    return step
-
-
 def cahn_hilliard(scale: float) -> Step:
     """Take a step of the Cahn-Hilliard equation on 2048 x 2048 points (at scale 1)."""
     side = int(2048 * scale)
@@ -84,7 +54,9 @@ def cahn_hilliard(scale: float) -> Step:
     def step(number: int) -> Any:
         c = state["c"]
         force = cp.fft.rfft2(c**3 - c)
-        state["c"] = cp.fft.irfft2((cp.fft.rfft2(c) + laplace * force / 100) / (1 + laplace**2 / 100), c.shape)
+        state["c"] = cp.fft.irfft2(
+            (cp.fft.rfft2(c) + laplace * force / 100) / (1 + laplace**2 / 100), c.shape
+        )
         return state["c"]
 
     return step
@@ -179,12 +151,7 @@ def copies(scale: float) -> Step:
 
 
 PROGRAMS: dict[str, Callable[[float], Step]] = {
-    "multigrid": multigrid,
-    "cahn_hilliard": cahn_hilliard,
-    "decoding": decoding,
-    "sizes": sizes,
-    "factors": factors,
+    **{program.__name__: program for program in (cahn_hilliard, decoding, sizes, factors, copies)},
     "two_in_turn": in_turn(2),
     "three_in_turn": in_turn(3),
-    "copies": copies,
 }

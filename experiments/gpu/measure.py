@@ -17,9 +17,9 @@ def run(framework: str, program: str, way: str, quick: bool, watched: bool) -> R
     Returns
     -------
     dict
-        ``most`` and ``end``: bytes of the device in use by its driver, beside what was in use before, at most and at the
-        end. ``seconds`` of a step, the mean of the later half, in which nothing waits that the program does not wait
-        for. ``digest`` of the last step's result. With stowplan's pool ``replayed``, the share of all requests.
+        ``most`` and ``end``: bytes of the device in use by its driver, beside what was in use before, at most and at
+        the end. ``seconds`` of a step, the mean of the later half, in which nothing waits that the program does not
+        wait for. ``digest`` of the last step's result. With stowplan's pool ``replayed``, the share of all requests.
     """
     import cupy as cp
 

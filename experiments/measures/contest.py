@@ -1,4 +1,4 @@
-"""A contest of allocators on the host: what the experiments with programs, Dask and PyTorch have in common.
+"""A contest of allocators on the host: what the experiments with programs and Dask have in common.
 
 A *contestant* is a way to do the same work: the first one does it as it is, `OURS` with stowplan, and each of `peers`
 with something in its environment. In a *round* each does it once, in another order each time. A ratio is that of two
@@ -44,9 +44,9 @@ class Usage:
     """Statistics of stowplan's pools, where the run has them."""
 
 
-def contestants(*own: str) -> dict[str, dict[str, str]]:
-    """Return what each adds to the environment, by name: those named nothing."""
-    return {**{name: {} for name in own}, **peers.available()}
+def contestants(first: str) -> dict[str, dict[str, str]]:
+    """Return what each adds to the environment, by name: the first one and `OURS` nothing."""
+    return {first: {}, OURS: {}, **peers.available()}
 
 
 def in_turns(names: Sequence[str], rounds: int, seed: int, run: Callable[[str], T]) -> dict[str, list[T]]:
@@ -83,9 +83,9 @@ def _median(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-def others_in(rows: Sequence[Row], order: Sequence[str] = (OURS, *OTHERS)) -> list[str]:
+def others_in(rows: Sequence[Row]) -> list[str]:
     """Return the contestants beside the first one that took part."""
-    return [name for name in order if any(f"cpu_{name}" in row for row in rows)]
+    return [name for name in (OURS, *OTHERS) if any(f"cpu_{name}" in row for row in rows)]
 
 
 def with_errors(row: Row) -> Row:

@@ -1,12 +1,10 @@
 """Train a network on a device, and note the device's bytes after each step: a process of `experiments.device`.
 
-The command line has one argument, a JSON object of the fields of a `Task`; the output is what `train` returns. What is
-in use of the device is what its driver says, ``memGetInfo``: the pool that is measured is not asked.
+What is in use of the device is what its driver says, ``memGetInfo``: the pool that is measured is not asked.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +15,6 @@ from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError, ProfileError
 
 from ..models import MODELS, PTB, Model
-from .apart import answer
 from .data import Data
 from .scheduled_steps import ScheduledWorkload
 
@@ -205,7 +202,3 @@ def _plan(pool: Any) -> dict[str, int]:
     except ProfileError:
         return {"arena": 0, "lower_bound": 0}
     return {"arena": int(placement.peak), "lower_bound": int(placement.lower_bound)}
-
-
-if __name__ == "__main__":
-    answer(train, sys.argv[1])

@@ -1,7 +1,6 @@
 """Time a network's steps through the pool beside its steps without it: a process of `experiments.time`.
 
-The command line has one argument, the fields of a `Task` as a JSON object. The output is a JSON list of rounds, each
-``{"stowplan": seconds, "NumPy": seconds}``; `experiments.time` takes the medians.
+`perform` returns a list of rounds, each ``{"stowplan": seconds, "NumPy": seconds}``; `experiments.time` takes medians.
 
 On the host the two take turns within a step (`interleave`), on a GPU from step to step. Each has its own gradients and
 optimizer's state, from its own allocator. They share the parameters, in one process: two processes of the same program
@@ -11,7 +10,6 @@ the difference to be measured.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,7 +23,6 @@ from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 
 from ..models import MODELS
-from .apart import answer
 from .data import Data
 from .medians import standard_error
 from .workload import Phase, Workload
@@ -193,7 +190,3 @@ def perform(**fields: Any) -> list[Turn]:
     """Run a `Task` of these fields."""
     enable_chainer()
     return run(Task(**fields))
-
-
-if __name__ == "__main__":
-    answer(perform, sys.argv[1])

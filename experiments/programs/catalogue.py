@@ -16,7 +16,7 @@ class Program:
     Attributes
     ----------
     name
-        The file's name, without ``.py``.
+        The file's name without ``.py``, and behind a colon what the script is told before its size, if anything.
     title
         For tables.
     quick
@@ -36,14 +36,15 @@ class Program:
     @property
     def script(self) -> Path:
         """Its file."""
-        return SCRIPTS / f"{self.name}.py"
+        return SCRIPTS / f"{self.name.partition(':')[0]}.py"
 
     def missing(self) -> str | None:
         """Say what has to be installed before it can run; None if it can."""
         absent = [module for module in self.needs if importlib.util.find_spec(module) is None]
         if not absent:
             return None
-        return f"left out: no {' and no '.join(absent)}; expected: pip install 'stowplan[programs]'"
+        extra = "torch" if "torch" in absent else "programs"
+        return f"left out: no {' and no '.join(absent)}; expected: pip install 'stowplan[{extra}]'"
 
 
 STARTUP = Program("startup", "start-up: import numpy", 0, 0)
@@ -72,3 +73,8 @@ PROGRAMS = (
     Program("video", "what moves in a video, several scales", 20, 1400),
     Program("text_decoder", "decoder of text, keys and values kept", 1, 10),
 )
+NETWORKS = tuple(
+    Program(f"torch_training:{name}", f"{title}, training (PyTorch)", 5, 200, ("torch",))
+    for name, title in {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}.items()
+)
+"""Those of PyTorch: in an environment of their own, and a table of their own."""

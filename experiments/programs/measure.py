@@ -1,6 +1,7 @@
 """Run one program under each contestant (`measures.contest`), and compare what they used.
 
-``plain`` is Python by itself, ``stowplan`` is ``stowplan run``. BLAS and OpenMP have one thread in all of them, so that
+``plain`` is Python by itself, ``stowplan`` is ``stowplan run``, and for PyTorch a `stowplan.TorchPool` whose steps the
+optimizer tells (`pooled`). BLAS and OpenMP have one thread in all of them, so that
 CPU times compare. ``verdict`` is the CPU time of ``stowplan run`` over that of ``best``, the best of `RIVALS` by
 ``cpu_C``, with ``verdict_error``.
 """
@@ -25,16 +26,11 @@ from ..measures.apart import ONE_THREAD, failure
 from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from ..measures.medians import standard_error
-from .catalogue import Program
+from .catalogue import SCRIPTS, Program
 
 PLAIN = "plain"
 RIVALS = ("mimalloc", "tcmalloc", peers.TUNED_GLIBC)
 """What a user may take instead of stowplan."""
-
-
-def contestants() -> dict[str, dict[str, str]]:
-    """Return what each adds to the environment, by name."""
-    return contest.contestants(PLAIN, OURS)
 
 
 def run(program: Program, contestant: str, added: Mapping[str, str], arguments: Sequence[str]) -> Usage:
@@ -45,13 +41,15 @@ def run(program: Program, contestant: str, added: Mapping[str, str], arguments: 
     CannotRunError
         It ended with another exit status than 0.
     """
+    told = program.name.partition(":")[2]
     with tempfile.TemporaryDirectory() as folder:
         result, stats = Path(folder, "usage.json"), Path(folder, "stats.json")
-        ours = ("-m", "stowplan", "run", "--stats", str(stats)) if contestant == OURS else ()
-        command = (sys.executable, *ours, str(program.script), *arguments)
+        way = (f"{__package__}.pooled",) if "torch" in program.needs else ("stowplan", "run", "--stats")
+        ours = ("-m", *way, str(stats)) if contestant == OURS else ()
+        command = (sys.executable, *ours, str(program.script), *filter(None, [told]), *arguments)
         # The allocator is for the program alone: `env` brings it in behind the process that measures.
         settings = [f"{name}={value}" for name, value in added.items()]
-        environment = peers.environment(ONE_THREAD)
+        environment = peers.environment({**ONE_THREAD, "PYTHONPATH": str(SCRIPTS.parents[2])})
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
         done = subprocess.run(
             [sys.executable, "-I", "-S", usage.__file__, str(result), "env", *settings, *command],
@@ -73,7 +71,7 @@ def measure(program: Program, rounds: int, length: str, seed: int) -> Row:
 
     Beside its imports a ``"quick"`` run takes less than a second, a ``"short"`` one two, a ``"long"`` one twenty.
     """
-    ways = contestants()
+    ways = contest.contestants(PLAIN)
     compileall.compile_dir(Path(stowplan.__file__).parent, quiet=2)
     arguments = {"quick": [str(program.quick)], "short": [], "long": [str(program.long)]}[length]
     return compare(
@@ -93,7 +91,7 @@ def compare(found: Mapping[str, Sequence[Usage]]) -> Row:
 
 
 def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
-    """Return what ``--stats`` says of NumPy's pool, as medians over runs; None for what it does not say.
+    """Return what ``--stats`` says of NumPy's pool, or PyTorch's, as medians over runs; None for what it does not say.
 
     ``planned`` is the share of requests since the first plan that came from a plan, ``of_all`` that of all requests,
     ``heap_only`` that of requests which the heap served alone, ``steps`` the number of steps,
@@ -101,7 +99,7 @@ def shares(figures: Sequence[Mapping[str, Any]]) -> Row:
     """
     found = []
     for figure in figures:
-        pool = figure.get("numpy", {})
+        pool = figure.get("torch") or figure.get("numpy", {})
         requests, reasons = pool.get("requests"), pool.get("reasons") or {}
         found.append(
             {

@@ -1,10 +1,8 @@
-"""PyTorch's steps on the host, under several allocators: ``python -m experiments.torch``.
+"""Networks and models of PyTorch.
 
 ==============  ========================================================================================================
 ``networks``    four networks in plain PyTorch: ResNet-18, a U-Net, a GPT, an LSTM
 ``session``     steps of a network, with or without a pool, and what they use
-``worker``      a process that runs turns of such steps, as it is told
-``measure``     a worker for each contestant, in turns
 ==============  ========================================================================================================
 
 And training within budgets, each with a command of its own:

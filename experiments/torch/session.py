@@ -37,10 +37,6 @@ class Usage:
 
     Attributes
     ----------
-    steps
-        How many.
-    cpu
-        User and system time, in seconds.
     faults
         Minor page faults.
     peak
@@ -50,8 +46,6 @@ class Usage:
         Digest of each step's loss.
     """
 
-    steps: int
-    cpu: float
     faults: int
     peak: int
     losses: str
@@ -64,8 +58,7 @@ def counted(steps: int, run: Callable[[int], str]) -> Usage:
     before = resource.getrusage(resource.RUSAGE_SELF)
     losses = run(steps)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return Usage(steps, cpu, after.ru_minflt - before.ru_minflt, of_this_process("VmHWM"), losses)
+    return Usage(after.ru_minflt - before.ru_minflt, of_this_process("VmHWM"), losses)
 
 
 class Session:

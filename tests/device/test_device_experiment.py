@@ -1,4 +1,4 @@
-"""`experiments.device` on a small network: what it takes of a device, and the smallest one on which it trains."""
+"""`experiments.device` on a small network, with the smallest device that does; a program of `experiments.gpu`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from experiments import device
+from experiments.gpu.__main__ import measured
 from experiments.measures.device_training import PAGE
 
 pytestmark = pytest.mark.usefixtures("cupy", "chainer_on_cuda")
@@ -35,3 +36,10 @@ def test_a_small_network(tmp_path: Path) -> None:
     assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
     assert float(rows["pool"]["last_replayed"]) > 0.9
     assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")
+
+
+def test_a_program_of_a_gpu() -> None:
+    pool, marked = measured("cupy", "sizes", {"pool": "CuPy", "marked": "ours"}, True, 2, 0)["lines"]
+    assert pool["identical"]
+    assert 0 < marked["end"] <= marked["most"] <= pool["most"] + PAGE
+    assert 0 < marked["replayed"] < 1

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from experiments.measures import peers
 from experiments.programs import __main__ as command
 from experiments.programs import measure
-from experiments.programs.catalogue import PROGRAMS, SCRIPTS, STARTUP, Program
+from experiments.programs.catalogue import NETWORKS, PROGRAMS, SCRIPTS, STARTUP, Program
 
 from .tables import rows_of
 
@@ -43,7 +43,7 @@ def test_a_program_prints_the_same_through_the_pool(program: Program) -> None:
 
 def test_scripts_are_in_the_catalogue_and_do_not_know_stowplan() -> None:
     scripts = {path.stem: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*.py")}
-    assert set(scripts) == {program.name for program in PROGRAMS}
+    assert set(scripts) == {program.script.stem for program in (*PROGRAMS, *NETWORKS)}
     assert len(scripts) > 12
     assert not [name for name, text in scripts.items() if "stowplan" in text]
 
