@@ -273,6 +273,7 @@ cdef class Backend:
         try:
             if entered.takes_over and self.make_idle():  # else no lane passes to another stream in this step
                 entered.lanes = self.lanes.welcome(entered.step_slot)
+                self.note_users()
             return entered.step_slot, entered.step, entered.lanes
         except BaseException:
             self.lanes.end(entered.step_slot, entered.step)
@@ -298,6 +299,9 @@ cdef class Backend:
     def end_steps_of_others(self) -> list[int]:
         """End the steps of all threads but this one: a fork has left them behind. Return their step slots."""
         return list(self.lanes.end_steps_of_others())
+
+    cdef note_users(self):
+        """Note that lanes have passed to other streams."""
 
     cdef bint make_idle(self) except -1:
         """Return when no work uses the memory of blocks that are free; False where that cannot be waited for now."""

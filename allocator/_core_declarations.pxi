@@ -235,7 +235,6 @@ cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CDeviceHeap "stowplan::allocator::DeviceHeap":
         int take(int64_t, int64_t, HeapPlace&) except +
         void give(const HeapPlace&)
-        void leave(int64_t) except +
         void trim() except +
         void make_room() except +
         void begin_step()
@@ -274,6 +273,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass CDevicePool "stowplan::allocator::DevicePool":
         cbool has_virtual_memory()
         size_t drop_dead_arenas() except +
+        void note_users() except +
 
     cdef cppclass Served:
         uintptr_t address

@@ -199,6 +199,11 @@ cdef class CudaPool(Backend):
             self.pool.pool().drop_dead_arenas()
         return outcomes
 
+    cdef note_users(self):
+        with nogil:
+            self.pool.pool().note_users()
+            self.pool.make_idle()
+
     cdef bint make_idle(self) except -1:
         with nogil:
             return self.pool.make_idle()

@@ -23,7 +23,7 @@ import click
 import numpy as np
 
 from ..measures import contest, output
-from ..measures.apart import ask
+from ..measures.apart import CannotRunError, ask
 from ..measures.kept import Row
 from ..measures.runner import NO_GPU, SIMULATED, has_gpu, is_simulated
 
@@ -54,19 +54,23 @@ def measured(framework: str, program: str, ways: dict[str, str], quick: bool, ro
         found: Row = ask("experiments.gpu.measure:run", asked, seconds=SECONDS)
         return found
 
-    looked = {way: run(way, watched=True) for way in ways}
-    timed = contest.in_turns(list(ways), rounds, seed, run)
-    seconds = {way: np.array([found["seconds"] for found in runs]) for way, runs in timed.items()}
+    lines, looked = {way: {"way": title} for way, title in ways.items()}, {}
+    for way, line in lines.items():
+        try:
+            looked[way] = run(way, watched=True)
+        except CannotRunError as error:
+            line["note"] = f"{error}"
+    timed = contest.in_turns(list(looked), rounds, seed, run)
     digests = {found["digest"] for runs in (looked.values(), *timed.values()) for found in runs}
-    first = seconds[next(iter(ways))]
-    return {
-        "lines": [
-            {"way": title, "identical": len(digests) == 1}
-            | {key: looked[way].get(key) for key in ("most", "end", "replayed")}
-            | {"seconds": float(np.median(seconds[way])), "ratio": float(np.median(seconds[way] / first))}
-            for way, title in ways.items()
-        ]
-    }
+    for way, runs in timed.items():
+        pairs = zip(runs, timed[next(iter(timed))], strict=True)
+        lines[way] |= {key: looked[way].get(key) for key in ("most", "end", "replayed")}
+        lines[way] |= {
+            "seconds": float(np.median([found["seconds"] for found in runs])),
+            "ratio": float(np.median([mine["seconds"] / its["seconds"] for mine, its in pairs])),
+            "identical": len(digests) == 1,
+        }
+    return {"lines": list(lines.values())}
 
 
 def rows_of(

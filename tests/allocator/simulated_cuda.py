@@ -52,6 +52,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "event_synchronize": (c_size_t,),
     "event_destroy": (c_size_t,),
     "stream_wait_event": (c_size_t, c_size_t, c_uint),
+    "stream_query": (c_size_t,),
     "stream_is_capturing": (c_size_t, c_void_p),
     "exchange_capture_mode": (c_void_p,),
     "device_synchronize": (),
@@ -187,6 +188,9 @@ class SimulatedCuda:
 
     def _stream_wait_event(self, stream: int, event: int, flags: int) -> None:
         self.device.wait(stream, self._events[event])
+
+    def _stream_query(self, stream: int) -> int:
+        return NOT_READY
 
     def _stream_is_capturing(self, stream: int, to: int) -> None:
         c_int.from_address(to).value = stream == self.device.captured

@@ -92,6 +92,7 @@ struct Driver {
     };
     api.exchange_capture_mode = [](int*) { return kCudaSuccess; };
     api.get_device = [](int* device) { return *device = 0, kCudaSuccess; };
+    api.stream_query = [](CudaStream) { return kCudaNotReady; };
     api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone, kCudaSuccess; };
     api.has_virtual_memory = true;
     api.granularity = [](std::size_t* page, const MemoryProperties*, int) {
@@ -139,9 +140,14 @@ struct Driver {
   }
 };
 
-CudaError record(void*, Stream stream, CudaEvent& event) {
+CudaError mark(void*, std::vector<CudaEvent>& events, std::size_t& used) {
   static const CudaApi api = Driver::api();
-  return record_event(api, 0, stream, event);
+  for (used = 0; used < 2; ++used) {
+    if (used == events.size()) events.push_back(nullptr);
+    const CudaError error = record_event(api, 0, static_cast<Stream>(used), events[used]);
+    if (error != kCudaSuccess) return error;
+  }
+  return kCudaSuccess;
 }
 
 // Places, moves, extends, shrinks or ends an arena.
@@ -174,7 +180,9 @@ void run(unsigned seed) {
   api.has_virtual_memory = seed / 4 % 2 == 0;
   std::mt19937 random(seed);
   {
-    DeviceHeap heap(api, 0, {nullptr, record, [](void*) { return false; }});
+    DeviceHeap heap(api, 0,
+                    {nullptr, mark, [](void*, bool) { return kCudaSuccess; }, [](void*) { return Driver::fault(); },
+                     [](void*) { return false; }});
     heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;
     std::unique_ptr<HeapArena> arena;
@@ -206,7 +214,7 @@ void run(unsigned seed) {
       }
       if (random() % 16 == 0) heap.begin_step();
       if (random() % 16 == 0) survives(allocations, [&] { heap.make_room(); });
-      if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2); });
+      if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2, nullptr); });
       if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arena, heap, random); });
       for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
         if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");

@@ -73,6 +73,7 @@ class Cuda {
     api.stream_wait_event = [](CudaStream stream, CudaEvent event, unsigned) {
       return self().wait(number_of(stream), *reinterpret_cast<Event*>(event));
     };
+    api.stream_query = [](CudaStream) { return kCudaNotReady; };
     api.stream_is_capturing = [](CudaStream stream, int* status) {
       const Stream captured = self().captured;
       if (captured != kNone && number_of(stream) == 0) return self().error(906);  // asked of the legacy stream

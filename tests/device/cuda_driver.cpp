@@ -59,6 +59,7 @@ IN_A_CONTEXT(cuEventCreate, hipEventCreateWithFlags, (void** out, unsigned flags
 IN_A_CONTEXT(cuEventRecord, hipEventRecord, (void* event, void* stream), (hipEventRecord, event, stream))
 IN_A_CONTEXT(cuStreamWaitEvent, hipStreamWaitEvent, (void* stream, void* event, unsigned flags),
              (hipStreamWaitEvent, stream, event, flags))
+IN_A_CONTEXT(cuStreamQuery, hipStreamQuery, (void* stream), (hipStreamQuery, stream))
 IN_A_CONTEXT(cuCtxSynchronize, hipDeviceSynchronize, (), (hipDeviceSynchronize))
 ANYWHERE(cuEventQuery, hipEventQuery, (void* event), (event))
 ANYWHERE(cuEventSynchronize, hipEventSynchronize, (void* event), (event))

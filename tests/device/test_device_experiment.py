@@ -39,7 +39,7 @@ def test_a_small_network(tmp_path: Path) -> None:
 
 
 def test_a_program_of_a_gpu() -> None:
-    pool, marked = measured("cupy", "sizes", {"pool": "CuPy", "marked": "ours"}, True, 2, 0)["lines"]
+    pool, marked = measured("cupy", "decoding", {"pool": "CuPy", "marked": "ours"}, True, 2, 0)["lines"]
     assert pool["identical"]
     assert 0 < marked["end"] <= marked["most"] <= pool["most"] + PAGE
     assert 0 < marked["replayed"] < 1

@@ -124,6 +124,7 @@ CudaApi no_device() {
   api.event_record = [](CudaEvent, CudaStream) { return kCudaSuccess; };
   api.event_query = api.event_synchronize = api.event_destroy = [](CudaEvent) { return kCudaSuccess; };
   api.stream_wait_event = [](CudaStream, CudaEvent, unsigned) { return kCudaSuccess; };
+  api.stream_query = [](CudaStream) { return kCudaSuccess; };
   api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone; };
   api.exchange_capture_mode = api.get_device = [](int*) { return kCudaSuccess; };
   api.set_device = [](int) { return kCudaSuccess; };

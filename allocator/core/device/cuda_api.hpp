@@ -73,6 +73,7 @@ constexpr int kCudaRdmaWithVirtualMemory = 110;   // CU_DEVICE_ATTRIBUTE_GPU_DIR
   function(event_synchronize, EventSynchronize, EventSynchronize, (CudaEvent)) \
   function(event_destroy, EventDestroy_v2, EventDestroy, (CudaEvent)) \
   function(stream_wait_event, StreamWaitEvent, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
+  function(stream_query, StreamQuery, StreamQuery, (CudaStream)) \
   function(stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
   function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
   function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())

@@ -84,8 +84,8 @@ bool CudaMemory::leave(Stream stream) {
   CudaEvent event = nullptr;
   const CudaError error = record_if_served(event, stream);
   if (error == kCudaCaptureUnsupported) return false;
-  heap_.leave(stream);
   if (error != kCudaSuccess) {
+    heap_.leave(stream, nullptr);
     lose(stream);
     return true;
   }
@@ -95,6 +95,7 @@ bool CudaMemory::leave(Stream stream) {
     const Lock lock(mutex_);
     left_.push_back(left);
   }
+  heap_.leave(stream, event);
   erase(stream);
   return true;
 }
@@ -173,6 +174,30 @@ CudaError CudaMemory::synchronize() {
   if (error == kCudaSuccess && any_ended) error = checked(api_.device_synchronize());
   if (error == kCudaSuccess) awaited_ = losses;
   return error;
+}
+
+// Has events stand behind what the streams have been given. Idle ones need none: an event on the legacy stream would have
+// the blocking streams wait for each other.
+CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
+  const std::uint64_t losses = awaited_;
+  used = 0;
+  for (const Stream stream : served()) {
+    if (is_idle(stream)) continue;
+    if (used == events.size()) events.push_back(nullptr);
+    const CudaError error = record_if_served(events[used], stream);
+    if (error == kCudaSuccess) ++used;
+    if (error != kCudaSuccess && error != kCudaInvalidHandle) return error;
+  }
+  return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // the device is waited for
+}
+
+// Whether nothing is under way on a stream.
+bool CudaMemory::is_idle(Stream stream) {
+  const Staying staying(streams_);
+  const OnDevice on(api_, device_);
+  if (!is_served(stream) || allocator::is_capturing(api_, stream)) return false;
+  const WhileCapturing allowed(api_);
+  return checked(api_.stream_query(stream_handle(stream))) == kCudaSuccess;
 }
 
 // Drops the events of streams that have left which are over; waits for them all, or asks.
@@ -303,7 +328,7 @@ void CudaMemory::settle() {
     }
     of_graphs_.erase(gone, of_graphs_.end());
   }
-  for (const Stream stream : lost) heap_.leave(stream);
+  for (const Stream stream : lost) heap_.leave(stream, nullptr);
   for (CudaBlock* block : waiting) give(block);
 }
 

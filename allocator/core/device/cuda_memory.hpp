@@ -138,7 +138,9 @@ class CudaMemory {
   std::vector<Stream> served();
   bool is_served(Stream stream) const { return served_.count(stream < 0 || stream == kPerThread ? 0 : stream) != 0; }
   bool is_capturing(Stream stream);
+  bool is_idle(Stream stream);
   void erase(Stream stream);
+  CudaError mark(std::vector<CudaEvent>& events, std::size_t& used);
   CudaError end_left(bool waits);
   std::shared_ptr<GraphLife> begin_life(Stream stream) const;
   CudaError ask(CudaBlock& block, const Wanted& wanted);
@@ -168,9 +170,11 @@ class CudaMemory {
   DeviceHeap heap_{api_,
                    device_,
                    {this,
-                    [](void* self, Stream stream, CudaEvent& event) {
-                      return static_cast<CudaMemory*>(self)->record_if_served(event, stream);
+                    [](void* self, std::vector<CudaEvent>& events, std::size_t& used) {
+                      return static_cast<CudaMemory*>(self)->mark(events, used);
                     },
+                    [](void* self, bool waits) { return static_cast<CudaMemory*>(self)->end_left(waits); },
+                    [](void* self) { return static_cast<CudaMemory*>(self)->synchronize(); },
                     [](void* self) { return static_cast<CudaMemory*>(self)->is_capturing(); }}};
 };
 

@@ -18,8 +18,8 @@ DeviceHeap::~DeviceHeap() {
   const Apart apart;
   const OnDevice on(api_, device_);
   const WhileCapturing allowed(api_);
-  for (const auto& [state, user] : users_) {
-    if (user.event != nullptr) api_.checked(api_.event_destroy(user.event));
+  for (CudaEvent event : events_) {
+    if (event != nullptr) api_.checked(api_.event_destroy(event));
   }
   if (base_ != 0 && handles_.empty()) memory_.unreserve(base_);
 }
@@ -199,9 +199,8 @@ void DeviceHeap::put_back(Bytes begin, Bytes size, State state) noexcept {
   User& user = users_.at(state);
   live_ -= size;
   user.live -= size;
-  if (!user.has_left) ++user.freed;
-  const bool is_over = user.stream == kShared || (user.has_left && user.freed <= user.over);
-  holes_.put({begin, begin + size, is_over ? Holes::kOver : state, is_over ? 0 : user.freed});
+  const bool is_over = user.stream == kShared;
+  holes_.put({begin, begin + size, is_over ? Holes::kOver : state, is_over ? 0 : ++freed_});
 }
 
 // ------------------------------------------------------------------------------------------------------- the account

@@ -4,7 +4,9 @@
 //     addresses   |##a##|..over..|~~A~~|      |##b##|~~B~~|..over..|        ...   # a block; . anybody's; ~ pending on
 //     handles     [  12 MiB  ][ 2 ][ 4 ]      [    16 MiB    ][ 2 ]               a stream; blank: no memory
 //
-// What a stream has freed is its own at once, and anybody's when an event behind the free is over. A request takes
+// What a stream has freed is its own at once, and anybody's when all streams have done what they were given before the
+// free: another one may have read it, as in CuPy's own pool, whose memory changes its stream by `cudaFree` alone, which
+// waits for the device. A request takes
 //
 //  1. the smallest of its stream's holes, or of those that are anybody's, that has room; or such that touch;
 //  2. the same, once the events that are due have been asked;
@@ -63,9 +65,12 @@ class DeviceHeap {
   // Knows the streams. It is called without the lock.
   struct Owner {
     void* self = nullptr;
-    // Has an event, made if it is null, stand behind all that a stream has been given. kCudaCaptureUnsupported: not
-    // now; another error: never, as the stream is no longer there.
-    CudaError (*record)(void* self, Stream stream, CudaEvent& event) = nullptr;
+    // Has events, made where there are too few, stand behind all that the streams have been given; `used`: how many.
+    CudaError (*mark)(void* self, std::vector<CudaEvent>& events, std::size_t& used) = nullptr;
+    // Whether the work of streams that have left is over (kCudaSuccess); or waits for it.
+    CudaError (*end_left)(void* self, bool waits) = nullptr;
+    // Waits for the work of all streams, and of those that have left.
+    CudaError (*synchronize)(void* self) = nullptr;
     // Whether one of them is being captured: then nothing that waits for the device may be called.
     bool (*capturing)(void* self) = nullptr;
   };
@@ -87,8 +92,8 @@ class DeviceHeap {
   CudaError take(Bytes size, Stream stream, Place& place);
   // Its stream may still use it; no other.
   void give(const Place& place) noexcept;
-  // The program has dropped a stream: its handle may be another one's from now on. Its last event is recorded now.
-  void leave(Stream stream);
+  // The program has dropped a stream: its handle may be another one's from now on. `last`: behind its work, or null.
+  void leave(Stream stream, CudaEvent last);
   // Waits, and gives all that is free back to the device.
   void trim();
   // Gives back what is anybody's beyond the account.
@@ -129,11 +134,7 @@ class DeviceHeap {
     Bytes arenas = 0;
     // Live at a time, and blocks alone: in the last periods, and those before.
     Bytes most = 0, most_before = 0, most_blocks = 0, most_blocks_before = 0;
-    std::uint64_t freed = 0;  // numbers its frees
-    std::uint64_t over = 0;   // up to this one it no longer uses anything
-    CudaEvent event = nullptr;
-    std::uint64_t recorded = 0;  // the event, if it is under way, stands for the frees up to this one; else 0
-    int asking = 0;              // requests that wait for memory, and arenas
+    int asking = 0;  // requests that wait for memory, and arenas
     bool has_left = false;
   };
   struct Handle {
@@ -191,9 +192,10 @@ class DeviceHeap {
   CudaError fill_gap(Growth& growth, const Gap& gap, bool moves_all);
   CudaError take_handle(Growth& growth, Bytes most, bool moves_all, Handles::node_type& handle);
   CudaError allocate(Growth& growth);
-  bool record(State state);
+  bool mark();
+  bool end_mark(bool waits);
+  void end_uses(std::uint64_t number);
   void settle();
-  bool end_uses(State state);
   bool await_one();
   Bytes release(Bytes bytes, bool or_more);
   void drop(Bytes address, const Handle& handle) const;
@@ -236,10 +238,14 @@ class DeviceHeap {
 
   std::mutex changing_;          // held while the driver is called; before `mutex_`
   Bytes base_ = 0;               // of the addresses that are reserved; 0: none yet
-  std::vector<CudaEvent> gone_;  // events of streams that are gone
+  // The mark that is under way: its events, of those there are, and the frees that it stands for; 0: there is none.
+  std::vector<CudaEvent> events_;
+  std::size_t used_events_ = 0;
+  std::uint64_t marked_ = 0;
 
   std::mutex mutex_;
-  std::uint64_t slow_ = 0;  // requests of this period that found no hole
+  std::uint64_t slow_ = 0;   // requests of this period that found no hole
+  std::uint64_t freed_ = 0;  // numbers frees
   Holes holes_;
   Handles handles_;
   std::map<State, User> users_;

@@ -1,4 +1,7 @@
-// The events of a heap's streams: recorded, asked, waited for.
+// When what has been freed is anybody's. A mark is a set of events, one on each stream, with the number of the last free
+// before them: a block may have been read on other streams than its own, whose end nothing else says. One mark is under
+// way at a time.
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -7,120 +10,85 @@
 
 namespace stowplan::allocator {
 
-void DeviceHeap::leave(Stream stream) {
+void DeviceHeap::leave(Stream stream, CudaEvent last) {
   const Apart apart;
   const std::lock_guard<std::mutex> changing(changing_);
-  State state = Holes::kNone;
+  bool has_arena = false;
   {
     const Lock lock(mutex_);
     const auto at = by_stream_.find(stream);
     if (at == by_stream_.end()) return;
-    state = at->second;
+    has_arena = users_.at(at->second).arenas > 0;  // which may serve another stream of that handle next
   }
-  {
-    const Lock lock(mutex_);
-    ++users_.at(state).freed;  // what is freed from now on has this number, too
-  }
-  CudaEvent last = nullptr;
-  if (record(state)) {  // an arena may serve another stream of that handle next
-    const Lock lock(mutex_);
-    if (users_.at(state).arenas > 0) last = users_.at(state).event;
-  }
-  if (last != nullptr) api_.checked(api_.event_synchronize(last));
+  if (has_arena && last != nullptr) api_.checked(api_.event_synchronize(last));
   const Lock lock(mutex_);
-  by_stream_.erase(stream);
-  users_.at(state).has_left = true;
+  const auto at = by_stream_.find(stream);
+  users_.at(at->second).has_left = true;
+  by_stream_.erase(at);
 }
 
-// Records an event that stands for all that a stream has freed; false: there is none.
-bool DeviceHeap::record(State state) {
-  Stream stream = 0;
-  CudaEvent event = nullptr;
+// Has a mark stand behind all frees so far; false: a stream takes no event now.
+bool DeviceHeap::mark() {
   std::uint64_t freed = 0;
   {
     const Lock lock(mutex_);
-    User& user = users_.at(state);
-    if (user.has_left) return user.recorded != 0;
-    user.recorded = 0;
-    stream = user.stream;
-    event = user.event;
-    freed = user.freed;
+    freed = freed_;
   }
-  const CudaError error = owner_.record(owner_.self, stream, event);
-  const Lock lock(mutex_);
-  User& user = users_.at(state);
-  user.event = event;
-  if (error == kCudaSuccess) user.recorded = freed;
-  return error == kCudaSuccess;
+  marked_ = 0;
+  if (owner_.mark(owner_.self, events_, used_events_) != kCudaSuccess) return false;
+  marked_ = freed;
+  return true;
 }
 
-// Asks the events of all streams that something is pending on; records those that there are not yet.
+// What the mark stands for is over, if all its events are; or waits for them.
+bool DeviceHeap::end_mark(bool waits) {
+  if (marked_ == 0 || owner_.end_left(owner_.self, waits) != kCudaSuccess) return false;
+  for (std::size_t i = 0; i < used_events_; ++i) {
+    if (api_.checked(waits ? api_.event_synchronize(events_[i]) : api_.event_query(events_[i])) != kCudaSuccess) {
+      return false;
+    }
+  }
+  end_uses(std::exchange(marked_, 0));
+  return true;
+}
+
+// All that was freed up to a number is anybody's.
+void DeviceHeap::end_uses(std::uint64_t number) {
+  const Lock lock(mutex_);
+  for (const auto& [state, user] : users_) holes_.end_uses(state, number);
+}
+
+// Asks the mark that is under way; makes another one for what is pending.
 void DeviceHeap::settle() {
-  std::vector<std::pair<State, CudaEvent>> pending;
+  end_mark(false);
+  bool pends = false;
   {
     const Lock lock(mutex_);
     for (auto at = users_.begin(); at != users_.end();) {
-      User& user = at->second;
-      const bool pends = holes_.has(at->first);
-      const bool is_idle = !pends && user.live == 0 && user.asking == 0;
+      const User& user = at->second;
+      const bool has_holes = holes_.has(at->first);
+      const bool is_idle = !has_holes && user.live == 0 && user.asking == 0;
       const bool is_gone = is_idle && (user.has_left || (user.stream < 0 && user.stream != kShared));
-      if (pends) pending.emplace_back(at->first, user.recorded != 0 ? user.event : nullptr);
+      pends = pends || has_holes;
       if (is_gone && !user.has_left) by_stream_.erase(user.stream);
-      if (is_gone && user.event != nullptr) gone_.push_back(user.event);
       at = is_gone ? users_.erase(at) : std::next(at);
     }
   }
-  for (CudaEvent event : gone_) api_.checked(api_.event_destroy(event));
-  gone_.clear();
-  for (const auto& [state, event] : pending) {
-    if (event != nullptr && api_.checked(api_.event_query(event)) != kCudaSuccess) continue;
-    if (event != nullptr && end_uses(state)) continue;
-    record(state);
-  }
+  if (pends && marked_ == 0) mark();
 }
 
-// What the event of a stream stands for is over; returns whether nothing else is pending there.
-bool DeviceHeap::end_uses(State state) {
-  const Lock lock(mutex_);
-  User& user = users_.at(state);
-  holes_.end_uses(state, user.recorded);
-  user.over = std::exchange(user.recorded, 0);
-  return !holes_.has(state);
-}
-
-// Waits for what one stream may still use; false: there is none that could be waited for.
+// Waits until something that is pending is over; false: there is nothing that could be waited for.
 bool DeviceHeap::await_one() {
-  std::vector<std::pair<State, std::uint64_t>> pending;
+  std::uint64_t freed = 0;
   {
     const Lock lock(mutex_);
-    for (const auto& [state, user] : users_) {
-      if (holes_.has(state)) pending.emplace_back(state, user.freed);
-    }
+    const auto pends = [this](const auto& user) { return holes_.has(user.first); };
+    if (std::none_of(users_.begin(), users_.end(), pends)) return false;
+    freed = freed_;
   }
-  for (const auto& [state, freed] : pending) {
-    CudaEvent event = nullptr;
-    {
-      const Lock lock(mutex_);
-      const User& user = users_.at(state);
-      event = user.recorded != 0 ? user.event : nullptr;
-    }
-    if (event == nullptr && !record(state)) continue;
-    {
-      const Lock lock(mutex_);
-      event = users_.at(state).event;
-    }
-    if (api_.checked(api_.event_synchronize(event)) != kCudaSuccess) continue;
-    end_uses(state);
-    return true;
-  }
-  // Streams that have gone.
-  if (pending.empty() || owner_.capturing(owner_.self)) return false;
-  if (api_.checked(api_.device_synchronize()) != kCudaSuccess) return false;
-  const Lock lock(mutex_);
-  for (const auto& [state, freed] : pending) {
-    holes_.end_uses(state, freed);
-    users_.at(state).over = freed;
-  }
+  if (end_mark(true)) return true;
+  if (owner_.synchronize(owner_.self) != kCudaSuccess) return false;
+  end_uses(freed);
   return true;
 }
 

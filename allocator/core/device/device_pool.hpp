@@ -108,6 +108,9 @@ class DevicePool {
 
   // Makes a lane's arena at least this large; false where upstream has no memory for it.
   bool reserve(LaneNumber lane, Bytes size);
+  // Lanes have passed to other streams: so have their arenas. What is taken before this returns, and pending on a former
+  // one, is over once the device has been waited for.
+  void note_users();
   // Gives back retired arenas in which nothing lives; returns how many.
   std::size_t drop_dead_arenas();
   // Gives back what is held, and every arena in which nothing lives; returns how many.
@@ -172,6 +175,7 @@ class DevicePool {
   Bytes bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit);
   CudaError extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account);
   void note_memory(HeapArena& arena, LaneNumber lane);
+  void note_user(HeapArena& arena, LaneNumber lane);
   Bytes shrink_arenas(Bytes enough, BlockId unplanned);
   void give_idle(HeapArena& arena, LaneNumber lane);
   std::size_t give_back_held();
