@@ -181,7 +181,7 @@ void run(unsigned seed) {
   std::mt19937 random(seed);
   {
     DeviceHeap heap(api, 0,
-                    {nullptr, mark, [](void*, bool) { return kCudaSuccess; }, [](void*) { return Driver::fault(); },
+                    {nullptr, mark, [](void*, Stream, CudaEvent) { return Driver::fault(); }, [](void*, bool) { return kCudaSuccess; }, [](void*) { return Driver::fault(); },
                      [](void*) { return false; }});
     heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;

@@ -191,6 +191,13 @@ CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
   return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // the device is waited for
 }
 
+CudaError CudaMemory::order(Stream stream, CudaEvent event) {
+  const Staying staying(streams_);
+  // A thread's own default stream has a number of its own here, and one handle for the driver.
+  if (!is_served(stream) || (stream < 0 && stream != ThreadStream::own())) return kCudaInvalidHandle;
+  return checked(api_.stream_wait_event(stream_handle(stream < 0 ? kPerThread : stream), event, 0));
+}
+
 // Whether nothing is under way on a stream.
 bool CudaMemory::is_idle(Stream stream) {
   const Staying staying(streams_);

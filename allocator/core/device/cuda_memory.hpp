@@ -141,6 +141,7 @@ class CudaMemory {
   bool is_idle(Stream stream);
   void erase(Stream stream);
   CudaError mark(std::vector<CudaEvent>& events, std::size_t& used);
+  CudaError order(Stream stream, CudaEvent event);
   CudaError end_left(bool waits);
   std::shared_ptr<GraphLife> begin_life(Stream stream) const;
   CudaError ask(CudaBlock& block, const Wanted& wanted);
@@ -172,6 +173,9 @@ class CudaMemory {
                    {this,
                     [](void* self, std::vector<CudaEvent>& events, std::size_t& used) {
                       return static_cast<CudaMemory*>(self)->mark(events, used);
+                    },
+                    [](void* self, Stream stream, CudaEvent event) {
+                      return static_cast<CudaMemory*>(self)->order(stream, event);
                     },
                     [](void* self, bool waits) { return static_cast<CudaMemory*>(self)->end_left(waits); },
                     [](void* self) { return static_cast<CudaMemory*>(self)->synchronize(); },

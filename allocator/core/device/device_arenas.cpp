@@ -82,7 +82,7 @@ void DevicePool::grow_arenas(Bytes size) {
     if (error != kCudaSuccess || !may_grow(lane)) continue;
     const auto [begin, end] = place_of_next(lane, size);
     const Bytes lacking = arena->missing(begin, end);
-    if (lacking > 0 && lacking <= room(false) + a_little()) {
+    if (lacking > 0 && lacking <= spare(false)) {
       error = extend(*arena, lane, begin, end, lacking, false);
     }
     if (error == kCudaSuccess) error = extend(*arena, lane, 0, wanted, bytes_for(*arena, wanted, false), true);
@@ -107,7 +107,7 @@ std::pair<Bytes, Bytes> DevicePool::place_of_next(LaneNumber lane, Bytes size) {
 // by request, what their places lack.
 Bytes DevicePool::bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit) {
   const Bytes missing = wanted - arena.bytes();
-  return missing <= room(within_limit) + a_little() ? missing : 0;
+  return missing <= spare(within_limit) ? missing : 0;
 }
 
 // Takes so many more bytes of an arena, in these of its places, the last ones first; returns an error.

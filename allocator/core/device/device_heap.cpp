@@ -35,10 +35,14 @@ void DeviceHeap::use(const VirtualMemory& memory) {
 
 CudaError DeviceHeap::take(Bytes size, Stream stream, Place& place) {
   if (size > kEndless) return kCudaOutOfMemory;
+  if (stream != kShared && wants_mark_) retry_mark();
   const Bytes rounded = (size + kUnit - 1) / kUnit * kUnit;
   place = {0, rounded, rounded, 0, nullptr};
   if (place.size <= page_ / 2) return take_in_page(place, stream);
-  if (has_steps_ && is_virtual()) place.size = up(place.size);
+  if (has_steps_ && is_virtual()) {
+    const Lock lock(mutex_);
+    place.size = in_pages(place.size);
+  }
   return take_range(place, stream);
 }
 
@@ -154,9 +158,15 @@ bool DeviceHeap::take_hole(Place& place) {
   return true;
 }
 
+// What a block takes where plans will want memory: whole pages, which can move, as long as little is lost by that.
+Bytes DeviceHeap::in_pages(Bytes size) const {
+  return (rounding_ + up(size) - size) * kLittle <= std::max(top_, size) ? up(size) : size;
+}
+
 // Counts a block; its place has a promise.
 void DeviceHeap::note(const Place& place) {
   live_ += place.size;
+  if (place.used != 0) rounding_ += place.size - place.used;
   used_ += place.used;
   count(place.stream, place.size);
   note_most();
@@ -185,6 +195,7 @@ void DeviceHeap::give(const Place& place) noexcept try {
   auto begin = static_cast<Bytes>(place.address);
   if (place.page == nullptr) {
     used_ -= place.used;
+    rounding_ -= place.size - place.used;
     return put_back(begin, place.size, place.stream);
   }
   begin = static_cast<Bytes>(place.page->address);
@@ -243,8 +254,8 @@ Bytes DeviceHeap::room(bool within_limit, Bytes live_peak) {
 }
 
 bool DeviceHeap::has_hole(Bytes size, Stream stream) {
-  size = size <= page_ / 2 || has_steps_ ? up(size) : size;
   const Lock lock(mutex_);
+  size = size <= page_ / 2 ? page_ : has_steps_ && is_virtual() ? in_pages(size) : size;
   const auto at = by_stream_.find(stream);
   return smallest(Holes::kOver, size) != holes_.end() ||
          (at != by_stream_.end() && smallest(at->second, size) != holes_.end());

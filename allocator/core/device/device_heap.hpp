@@ -67,6 +67,8 @@ class DeviceHeap {
     void* self = nullptr;
     // Has events, made where there are too few, stand behind all that the streams have been given; `used`: how many.
     CudaError (*mark)(void* self, std::vector<CudaEvent>& events, std::size_t& used) = nullptr;
+    // Has a stream wait for one of them; an error: it has left, or is another thread's.
+    CudaError (*order)(void* self, Stream stream, CudaEvent event) = nullptr;
     // Whether the work of streams that have left is over (kCudaSuccess); or waits for it.
     CudaError (*end_left)(void* self, bool waits) = nullptr;
     // Waits for the work of all streams, and of those that have left.
@@ -122,6 +124,7 @@ class DeviceHeap {
   static constexpr std::size_t kPeriods = 8;                    // that count
   static constexpr std::uint64_t kSlow = 256;                   // requests of a period without steps
   static constexpr Bytes kMost = Bytes{64} << 20, kShare = 48;  // a handle has so many bytes at most, such a share
+  static constexpr Bytes kLittle = 50;                          // a part of so many may be lost
   static constexpr double kAccount = 0.05, kBound = 0.20, kMuch = 0.02;
 
   static constexpr CudaError kFull = -1, kNotOrdered = -2, kNoHostMemory = -3;  // beside CUDA's own
@@ -196,6 +199,7 @@ class DeviceHeap {
   bool end_mark(bool waits);
   void end_uses(std::uint64_t number);
   void settle();
+  void retry_mark();
   bool await_one();
   Bytes release(Bytes bytes, bool or_more);
   void drop(Bytes address, const Handle& handle) const;
@@ -204,6 +208,7 @@ class DeviceHeap {
   bool take_hole(Place& place);
   bool cut_from_page(Place& place, User& user);
   void put_back(Bytes begin, Bytes size, State state) noexcept;
+  Bytes in_pages(Bytes size) const;
   void note(const Place& place);
   void count(State state, Bytes bytes);
   void count_arena(State state, Bytes bytes) {
@@ -234,7 +239,8 @@ class DeviceHeap {
   VirtualMemory memory_;
   Bytes page_ = kPage;
   std::atomic<Bytes> limit_{0}, apart_{kEndless};
-  std::atomic<bool> has_steps_{false};  // plans will want memory: blocks take whole pages, which can move
+  std::atomic<bool> has_steps_{false};   // plans will want memory: blocks take whole pages, which can move
+  std::atomic<bool> wants_mark_{false};  // a capture allowed none
 
   std::mutex changing_;          // held while the driver is called; before `mutex_`
   Bytes base_ = 0;               // of the addresses that are reserved; 0: none yet
@@ -255,6 +261,7 @@ class DeviceHeap {
   Bytes held_ = 0;             // of all handles
   Bytes live_ = 0, used_ = 0;  // of blocks and arenas, small ones by their pages; without what pages have free
   Bytes arenas_ = 0;           // of live bytes, those of arenas
+  Bytes rounding_ = 0;         // of live bytes, what blocks have to be whole pages
   Bytes top_ = 0, lost_ = 0;   // the most that was used at a time, and what no block had then
   Bytes peak_ = 0;             // of all that was held
   double slack_ = kAccount;

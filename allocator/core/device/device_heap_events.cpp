@@ -74,7 +74,16 @@ void DeviceHeap::settle() {
       at = is_gone ? users_.erase(at) : std::next(at);
     }
   }
-  if (pends && marked_ == 0) mark();
+  if (pends && marked_ == 0) wants_mark_ = !mark();
+}
+
+// A program may ask for memory that it has not yet in captures alone, when nothing marks what is pending.
+void DeviceHeap::retry_mark() {
+  const Apart apart;
+  const std::lock_guard<std::mutex> changing(changing_);
+  const OnDevice on(api_, device_);
+  const WhileCapturing allows(api_);
+  settle();
 }
 
 // Waits until something that is pending is over; false: there is nothing that could be waited for.

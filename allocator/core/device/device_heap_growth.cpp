@@ -12,9 +12,6 @@ namespace {
 
 void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
 
-// A thread's own default stream has a number of its own here, and one handle for the driver.
-CudaStream handle_of(Stream stream) { return stream_handle(stream < 0 ? kPerThread : stream); }
-
 }  // namespace
 
 CudaError DeviceHeap::extend(Place& place) {
@@ -115,7 +112,7 @@ CudaError DeviceHeap::follow(const Growth& growth, State user) {
   if (stream == kShared || (marked_ < number && !mark())) return kNotOrdered;  // no stream that could wait
   if (owner_.end_left(owner_.self, false) != kCudaSuccess) return kNotOrdered;
   for (std::size_t i = 0; i < used_events_; ++i) {
-    if (api_.checked(api_.stream_wait_event(handle_of(stream), events_[i], 0)) != kCudaSuccess) return kNotOrdered;
+    if (owner_.order(owner_.self, stream, events_[i]) != kCudaSuccess) return kNotOrdered;
   }
   return kCudaSuccess;
 }

@@ -43,11 +43,16 @@ std::uintptr_t DevicePool::ask_device(const Grant& grant, Wanted wanted, CudaBlo
 
 // Bytes that blocks and arenas would have, with a block more, beyond what they may.
 Bytes DevicePool::excess(BlockId id, Bytes size) {
-  const Bytes most = room(false) + a_little();
+  const Bytes most = spare(false);
   Lock lock(lock_);
   const Bytes rise = lanes_.rise(id);
   heap_->note_apart(lanes_.counters().peak_by_stream() + rise);
   return size - rise - most;
+}
+
+// Bytes that may come, and a little more, as far as the limit allows.
+Bytes DevicePool::spare(bool within_limit) {
+  return std::min(room(within_limit) + a_little(), heap_->room(true, 0));
 }
 
 // Bytes by which more may be live than has been at a time: a share, and a page for each arena.

@@ -165,6 +165,7 @@ class DevicePool {
 
   Bytes excess(BlockId id, Bytes size);
   Bytes room(bool within_limit);
+  Bytes spare(bool within_limit);
   Bytes a_little();
   bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
   bool replace_arena(LaneNumber lane, Bytes size);
