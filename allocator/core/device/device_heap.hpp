@@ -124,7 +124,7 @@ class DeviceHeap {
   static constexpr std::size_t kPeriods = 8;                    // that count
   static constexpr std::uint64_t kSlow = 256;                   // requests of a period without steps
   static constexpr Bytes kMost = Bytes{64} << 20, kShare = 48;  // a handle has so many bytes at most, such a share
-  static constexpr Bytes kLittle = 50;                          // a part of so many may be lost
+  static constexpr Bytes kLittle = 25;                          // a part of so many may be lost
   static constexpr double kAccount = 0.05, kBound = 0.20, kMuch = 0.02;
 
   static constexpr CudaError kFull = -1, kNotOrdered = -2, kNoHostMemory = -3;  // beside CUDA's own
