@@ -185,8 +185,12 @@ CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
     if (is_idle(stream)) continue;
     if (used == events.size()) events.push_back(nullptr);
     const CudaError error = record_if_served(events[used], stream);
-    if (error == kCudaSuccess) ++used;
-    if (error != kCudaSuccess && error != kCudaInvalidHandle) return error;
+    if (error == kCudaSuccess) {
+      ++used;
+      continue;
+    }
+    const Staying staying(streams_);
+    if (is_served(stream)) return error;  // else it has left meanwhile
   }
   return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // the device is waited for
 }

@@ -216,22 +216,25 @@ void DeviceHeap::put_back(Bytes begin, Bytes size, State state) noexcept {
 
 // ------------------------------------------------------------------------------------------------------- the account
 
-// The larger of the two figures that bytes held are measured by, with so many more for a user.
+// The larger of the two figures that bytes held are measured by, with so many more for a user. These count in later
+// periods if they are served.
 Bytes DeviceHeap::figure(State asking, Bytes asked) {
-  Bytes apart = 0;
-  for (const auto& [state, user] : users_) {
-    const bool asks = state == asking;
-    if (!asks && user.live == 0 && (user.has_left || !holes_.has(state))) continue;
-    const Bytes live = user.live + (asks ? asked : 0);
+  // What a user has had live at most. An arena is as it is now: what it had at another time may be blocks' at present.
+  const auto most_of = [](const User& user, Bytes live) {
     const Bytes blocks = std::max({user.most_blocks, user.most_blocks_before, live - user.arenas});
-    // An arena is as it is now: what it had at another time may be blocks' at present.
-    apart += std::min(std::max({user.most, user.most_before, live}), user.arenas + blocks);
+    return std::min(std::max({user.most, user.most_before, live}), user.arenas + blocks);
+  };
+  Bytes apart = 0, more = 0;
+  for (const auto& [state, user] : users_) {
+    const bool overlaps = user.live > 0 || (!user.has_left && holes_.has(state));
+    const Bytes most = overlaps ? most_of(user, user.live) : 0;
+    apart += most;
+    if (state == asking) more = most_of(user, user.live + asked) - most;
   }
   const Bytes rounding = live_ - used_ + page_ * static_cast<Bytes>(users_.size());
-  apart = std::min(apart, apart_ + rounding);
   Period& now = periods_[period_];
-  now.apart = std::max(now.apart, apart);
-  Bytes most = live_ + asked;
+  now.apart = std::max(now.apart, std::min(apart, apart_ + rounding));
+  Bytes most = std::max(live_ + asked, std::min(apart + more, apart_ + rounding));
   for (const Period& period : periods_) most = std::max({most, period.live, period.apart});
   return most;
 }
