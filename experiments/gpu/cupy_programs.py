@@ -73,8 +73,7 @@ def decoding(scale: float) -> Step:
             cache[k] = cp.concatenate([cache[k], (x * 0.5)[None]])
             cache[k + 1] = cp.concatenate([cache[k + 1], (x * 0.25)[None]])
             weights = (cache[k] * x).sum(1)
-            x = x + (weights[:, None] / len(weights) * cache[k + 1]).max(0)
-            x = x / abs(x).max()
+            x = cp.tanh(x + (weights[:, None] / len(weights) * cache[k + 1]).max(0))
         return x
 
     return step
@@ -136,8 +135,7 @@ def copies(scale: float) -> Step:
 
     def step(number: int) -> Any:
         with coming:
-            x = cp.empty(len(data), "f")
-            x.set(data, coming)
+            x = cp.array(data)
         work.wait_event(coming.record())
         with work:
             y = cp.tanh(x) + number

@@ -17,8 +17,7 @@ def main(stats: str, script: str, *arguments: str) -> None:
     pool = TorchPool(auto_step=True)
     pool.install()
     runpy.run_path(script, run_name="__main__")
-    counts = {**asdict(pool.stats), "requests": pool.stats.requests}
-    Path(stats).write_text(json.dumps({"torch": counts}))
+    Path(stats).write_text(json.dumps({"torch": {**asdict(pool.stats), "requests": pool.stats.requests}}))
 
 
 if __name__ == "__main__":

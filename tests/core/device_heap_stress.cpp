@@ -140,16 +140,6 @@ struct Driver {
   }
 };
 
-CudaError mark(void*, std::vector<CudaEvent>& events, std::size_t& used) {
-  static const CudaApi api = Driver::api();
-  for (used = 0; used < 2; ++used) {
-    if (used == events.size()) events.push_back(nullptr);
-    const CudaError error = record_event(api, 0, static_cast<Stream>(used), events[used]);
-    if (error != kCudaSuccess) return error;
-  }
-  return kCudaSuccess;
-}
-
 // Places, moves, extends, shrinks or ends an arena.
 void change(std::unique_ptr<HeapArena>& arena, DeviceHeap& heap, std::mt19937& random) {
   const auto bytes = [&](Bytes most) {
@@ -180,9 +170,11 @@ void run(unsigned seed) {
   api.has_virtual_memory = seed / 4 % 2 == 0;
   std::mt19937 random(seed);
   {
-    DeviceHeap heap(api, 0,
-                    {nullptr, mark, [](void*, Stream, CudaEvent) { return Driver::fault(); }, [](void*, bool) { return kCudaSuccess; }, [](void*) { return Driver::fault(); },
-                     [](void*) { return false; }});
+    DeviceHeap heap(
+        api, 0,
+        {nullptr, [](void*, std::vector<CudaEvent>&, std::size_t& used) { return used = 0, Driver::fault(); },
+         [](void*, Stream, CudaEvent) { return Driver::fault(); }, [](void*, bool) { return kCudaSuccess; },
+         [](void*) { return Driver::fault(); }, [](void*) { return false; }});
     heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;
     std::unique_ptr<HeapArena> arena;

@@ -176,8 +176,8 @@ CudaError CudaMemory::synchronize() {
   return error;
 }
 
-// Has events stand behind what the streams have been given. Idle ones need none: an event on the legacy stream would have
-// the blocking streams wait for each other.
+// Has events stand behind what the streams have been given. Idle ones need none: an event on the legacy stream would
+// have the blocking streams wait for each other.
 CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
   const std::uint64_t losses = awaited_;
   used = 0;

@@ -168,18 +168,17 @@ class CudaMemory {
   // Whether settle() has something to look at.
   std::shared_ptr<std::atomic<bool>> any_waits_ = std::make_shared<std::atomic<bool>>(false);
   // The last, as it asks for the others when it goes.
-  DeviceHeap heap_{api_,
-                   device_,
-                   {this,
-                    [](void* self, std::vector<CudaEvent>& events, std::size_t& used) {
-                      return static_cast<CudaMemory*>(self)->mark(events, used);
-                    },
-                    [](void* self, Stream stream, CudaEvent event) {
-                      return static_cast<CudaMemory*>(self)->order(stream, event);
-                    },
-                    [](void* self, bool waits) { return static_cast<CudaMemory*>(self)->end_left(waits); },
-                    [](void* self) { return static_cast<CudaMemory*>(self)->synchronize(); },
-                    [](void* self) { return static_cast<CudaMemory*>(self)->is_capturing(); }}};
+  DeviceHeap heap_{
+      api_,
+      device_,
+      {this,
+       [](void* self, std::vector<CudaEvent>& events, std::size_t& used) {
+         return static_cast<CudaMemory*>(self)->mark(events, used);
+       },
+       [](void* self, Stream stream, CudaEvent event) { return static_cast<CudaMemory*>(self)->order(stream, event); },
+       [](void* self, bool waits) { return static_cast<CudaMemory*>(self)->end_left(waits); },
+       [](void* self) { return static_cast<CudaMemory*>(self)->synchronize(); },
+       [](void* self) { return static_cast<CudaMemory*>(self)->is_capturing(); }}};
 };
 
 // An event, and memory, that go with the end of a scope.

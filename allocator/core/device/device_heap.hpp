@@ -242,8 +242,8 @@ class DeviceHeap {
   std::atomic<bool> has_steps_{false};   // plans will want memory: blocks take whole pages, which can move
   std::atomic<bool> wants_mark_{false};  // a capture allowed none
 
-  std::mutex changing_;          // held while the driver is called; before `mutex_`
-  Bytes base_ = 0;               // of the addresses that are reserved; 0: none yet
+  std::mutex changing_;  // held while the driver is called; before `mutex_`
+  Bytes base_ = 0;       // of the addresses that are reserved; 0: none yet
   // The mark that is under way: its events, of those there are, and the frees that it stands for; 0: there is none.
   std::vector<CudaEvent> events_;
   std::size_t used_events_ = 0;

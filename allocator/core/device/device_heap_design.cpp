@@ -1,4 +1,5 @@
-// Where a block comes to lie that no hole serves, and whose memory it gets: decided under the heap's lock, by bytes alone.
+// Where a block comes to lie that no hole serves, and whose memory it gets: decided under the heap's lock, by bytes
+// alone.
 #include <algorithm>
 #include <utility>
 

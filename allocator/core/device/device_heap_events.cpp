@@ -1,6 +1,6 @@
-// When what has been freed is anybody's. A mark is a set of events, one on each stream, with the number of the last free
-// before them: a block may have been read on other streams than its own, whose end nothing else says. One mark is under
-// way at a time.
+// When what has been freed is anybody's. A mark is a set of events, one on each stream, with the number of the last
+// free before them: a block may have been read on other streams than its own, whose end nothing else says. One mark is
+// under way at a time.
 #include <algorithm>
 #include <new>
 #include <utility>

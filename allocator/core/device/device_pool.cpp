@@ -51,9 +51,7 @@ Bytes DevicePool::excess(BlockId id, Bytes size) {
 }
 
 // Bytes that may come, and a little more, as far as the limit allows.
-Bytes DevicePool::spare(bool within_limit) {
-  return std::min(room(within_limit) + a_little(), heap_->room(true, 0));
-}
+Bytes DevicePool::spare(bool within_limit) { return std::min(room(within_limit) + a_little(), heap_->room(true, 0)); }
 
 // Bytes by which more may be live than has been at a time: a share, and a page for each arena.
 Bytes DevicePool::a_little() {

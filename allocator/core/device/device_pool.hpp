@@ -108,8 +108,8 @@ class DevicePool {
 
   // Makes a lane's arena at least this large; false where upstream has no memory for it.
   bool reserve(LaneNumber lane, Bytes size);
-  // Lanes have passed to other streams: so have their arenas. What is taken before this returns, and pending on a former
-  // one, is over once the device has been waited for.
+  // Lanes have passed to other streams: so have their arenas. What is taken before this returns, and pending on a
+  // former one, is over once the device has been waited for.
   void note_users();
   // Gives back retired arenas in which nothing lives; returns how many.
   std::size_t drop_dead_arenas();
