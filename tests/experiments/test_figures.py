@@ -102,7 +102,6 @@ def test_time_of_a_step_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     low, middle, high = json.loads(row["ratio_NumPy"])
     assert low <= middle <= high
     assert int(row["rounds_NumPy"]) == step_time.QUICK_ROUNDS
-    assert has_pictures(tmp_path, "time")
 
 
 def test_growth_over_steps_that_differ(tmp_path: Path) -> None:
