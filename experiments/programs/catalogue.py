@@ -74,7 +74,7 @@ PROGRAMS = (
     Program("text_decoder", "decoder of text, keys and values kept", 1, 10),
 )
 NETWORKS = tuple(
-    Program(f"torch_training:{name}", f"{title}, training (PyTorch)", 5, 200, ("torch",))
+    Program(f"torch_training:{name}", f"{title}, training (PyTorch)", 5, 600, ("torch",))
     for name, title in {"resnet18": "ResNet-18", "unet": "U-Net", "gpt": "GPT", "lstm": "LSTM"}.items()
 )
 """Those of PyTorch: in an environment of their own, and a table of their own."""

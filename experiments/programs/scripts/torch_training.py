@@ -8,7 +8,7 @@ from experiments.torch.networks import NETWORKS
 from experiments.torch.session import TRAINING, Session
 
 
-def main(name, steps=20):
+def main(name, steps=60):
     torch.set_num_threads(1)
     session = Session(NETWORKS[name], TRAINING, quick=steps < 10)
     print(session.run(steps).losses, session.digest())
