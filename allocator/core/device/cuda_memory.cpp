@@ -51,6 +51,7 @@ void CudaMemory::note_stream(Stream stream) {
   const Apart apart;
   const std::unique_lock lock(streams_);
   served_.insert(stream == kPerThread ? 0 : stream);  // the legacy stream waits for all threads' own
+  has_own_ = has_own_ || stream == kPerThread;
   last_served_.store(stream, std::memory_order_release);
 }
 
@@ -192,7 +193,7 @@ CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
     const Staying staying(streams_);
     if (is_served(stream)) return error;  // else it has left meanwhile
   }
-  return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // the device is waited for
+  return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // for what is lost the device has to be waited for
 }
 
 CudaError CudaMemory::order(Stream stream, CudaEvent event) {
@@ -206,7 +207,7 @@ CudaError CudaMemory::order(Stream stream, CudaEvent event) {
 bool CudaMemory::is_idle(Stream stream) {
   const Staying staying(streams_);
   const OnDevice on(api_, device_);
-  if (!is_served(stream) || allocator::is_capturing(api_, stream)) return false;
+  if (!is_served(stream) || (stream == 0 && has_own_) || allocator::is_capturing(api_, stream)) return false;
   const WhileCapturing allowed(api_);
   return checked(api_.stream_query(stream_handle(stream))) == kCudaSuccess;
 }

@@ -156,6 +156,7 @@ class CudaMemory {
   std::atomic<Stream> last_served_{-1};
   std::mutex mutex_;
   std::set<Stream> served_;
+  bool has_own_ = false;       // the legacy stream stands for threads' own, too
   std::shared_mutex streams_;  // guards them: none goes while CUDA is asked of it. Nobody waits for the GIL under it
   std::vector<Stream> lost_;   // of which the heap has not heard
   std::atomic<std::uint64_t> losses_{0}, awaited_{0};  // the work of so many is over

@@ -5,8 +5,8 @@
 //     handles     [  12 MiB  ][ 2 ][ 4 ]      [    16 MiB    ][ 2 ]               a stream; blank: no memory
 //
 // What a stream has freed is its own at once, and anybody's when all streams have done what they were given before the
-// free: another one may have read it, as in CuPy's own pool, whose memory changes its stream by `cudaFree` alone, which
-// waits for the device. A request takes
+// free, as another one may have read it. (In CuPy's own pool memory leaves a stream by `cudaFree` alone, which waits
+// for the device.) A request takes
 //
 //  1. the smallest of its stream's holes, or of those that are anybody's, that has room; or such that touch;
 //  2. the same, once the events that are due have been asked;

@@ -77,7 +77,7 @@ void DeviceHeap::settle() {
   if (pends && marked_ == 0) wants_mark_ = !mark();
 }
 
-// A program may ask for memory that it has not yet in captures alone, when nothing marks what is pending.
+// A program may find no hole in its captures alone, where no mark can be made: so the next request makes it.
 void DeviceHeap::retry_mark() {
   const Apart apart;
   const std::lock_guard<std::mutex> changing(changing_);

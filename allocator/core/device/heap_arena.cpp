@@ -16,14 +16,14 @@ std::unique_ptr<HeapArena> HeapArena::place(DeviceHeap& heap, Bytes size, Stream
   std::unique_ptr<HeapArena> arena(new HeapArena(heap));
   const Lock lock(heap.mutex_);
   const Holes::State user = heap.user_of(stream);
-  const Bytes others = static_cast<Bytes>(heap.arena_bases_.size()) * DeviceHeap::kUnit;
+  const Bytes others = static_cast<Bytes>(heap.arena_bases_.size()) * heap.page_;
   const auto lack = heap.lacking_of(user, size + others);
   if (lack.bytes >= DeviceHeap::kEndless) return nullptr;
   // Addresses without memory come in whole pages. No two arenas begin at one address, though what one has given back
   // may be the other's.
   const auto is_empty = [&](Bytes at) { return heap.holes_.at_or_after(at)->second.state == Holes::kNone; };
   Bytes begin = is_empty(lack.begin) ? heap.down(lack.begin) : lack.begin;
-  while (!heap.arena_bases_.insert(begin).second) begin += DeviceHeap::kUnit;
+  while (!heap.arena_bases_.insert(begin).second) begin += is_empty(begin) ? heap.page_ : DeviceHeap::kUnit;
   const Bytes last = std::max(begin, lack.begin) + size - 1;
   Bytes end = last + 1;
   if (is_empty(last)) end = std::min(heap.up(end + size), heap.holes_.at_or_after(last)->second.end);  // it may grow
