@@ -39,6 +39,6 @@ def verdict(name: str, true: int) -> str:
     "name", [pytest.param(name, marks=[] if name in CHEAP else pytest.mark.slow) for name in TRAPS]
 )
 def test_no_answer_is_wrong_without_a_word(name: str, tmp_path: Path) -> None:
-    found = json.loads(printed("-m", "tests.prediction.traps", name, XDG_CACHE_HOME=str(tmp_path)))
+    found = json.loads(printed("-m", "tests.prediction.trap_account", name, XDG_CACHE_HOME=str(tmp_path)))
     assert verdict(name, found["true"]) in ("exact", "cannot tell", "extrapolated", "refused")
     assert found["guard"]

@@ -1,8 +1,4 @@
-"""Functions that are hard to predict, each with arguments of a size; and what they take, by Python's own account.
-
-``python -m tests.prediction.traps NAME`` prints one as JSON: what tracemalloc and the resident set have of it at the
-size that is asked about, and what a guard does that allows a tenth less.
-"""
+"""Functions that are hard to predict, each with arguments of a size. `trap_account` says what they take."""
 
 from __future__ import annotations
 
@@ -10,19 +6,13 @@ import asyncio
 import bisect
 import ctypes
 import functools
-import inspect
 import itertools
-import json
 import math
 import mmap
-import sys
 import threading
-import tracemalloc
-import warnings
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -467,48 +457,3 @@ def shallow_water(h: Any, u: Any, v: Any) -> Any:
 @trap(lambda n: (np.ones((n, n // 3)),), 300, 4000)
 def shorter_side(x: Any) -> Any:
     return np.zeros((min(x.shape), 5000)) + 1
-
-
-def account(name: str) -> dict[str, Any]:
-    """Return what a function takes at the size asked about, and what a guard says that allows a tenth less."""
-    function, make, example, asked = TRAPS[name]
-
-    def outcome(arguments: tuple[Any, ...]) -> Any:
-        found = function(*arguments)
-        if inspect.iscoroutine(found):
-            return asyncio.run(found)
-        return list(found) if hasattr(found, "__next__") else found
-
-    outcome(make(example))  # imports what it needs
-    arguments = make(asked)
-    tracemalloc.start()
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    result = outcome(arguments)
-    traced, grown = tracemalloc.get_traced_memory()[1], resident("VmHWM") - before
-    tracemalloc.stop()
-    del result
-    true = grown if grown > 1.03 * traced + 2**23 else traced
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            found = stowplan.guard(memory=true * 9 // 10)(function)(*make(asked))
-            found.close() if inspect.iscoroutine(found) else None
-            word = "; ".join(
-                str(one.message)
-                for one in said
-                if "guard" in str(one.message) or "stowplan" in str(one.message)
-            )
-        except MemoryError as error:
-            word = f"MemoryError: {error}"
-    return {"true": true, "traced": traced, "resident": grown, "guard": word}
-
-
-def resident(name: str) -> int:
-    """Return a number of bytes of this process, as Linux tells it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(one for one in lines if one.startswith(name + ":")).split()[1])
-
-
-if __name__ == "__main__":
-    print(json.dumps(account(sys.argv[1])))
