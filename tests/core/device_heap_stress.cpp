@@ -209,10 +209,11 @@ void run(unsigned seed) {
       if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2, nullptr); });
       if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arena, heap, random); });
       for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
+        if (range.begin < arena->base()) fail("an arena has another's memory");
         if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");
         for (const DeviceHeap::Place& block : blocks) {
-          const Range taken{block.address, block.address + static_cast<std::uintptr_t>(block.size)};
-          if (taken.intersects(range)) fail("a block lies in an arena");
+          const auto end = block.address + static_cast<std::uintptr_t>(block.size);
+          if (range.intersects({block.address, end})) fail("a block lies in an arena");
         }
       }
       if (heap.held() != Driver::in_use()) fail("the account is not the device's");

@@ -27,8 +27,9 @@ std::uintptr_t DevicePool::ask_device(const Grant& grant, Wanted wanted, CudaBlo
   memory = memory_.take(wanted, error);
   if (error == kCudaOutOfMemory && give_back_held() > 0) memory = memory_.take(wanted, error);
   if (error == kCudaOutOfMemory && shelter(id, reason, address)) return address;
-  if (error == kCudaOutOfMemory) {
-    const bool any_more = shrink_arenas(size, profiler::kNoBlock) > 0;
+  for (const Bytes enough : {size, DeviceHeap::kEndless}) {  // so many bytes may lie in parts of handles
+    if (error != kCudaOutOfMemory) break;
+    const bool any_more = shrink_arenas(enough, profiler::kNoBlock) > 0;
     if (any_more || (!has_virtual_memory() && give_back() > 0)) memory = memory_.take(wanted, error);
   }
   if (error != kCudaSuccess) {

@@ -102,7 +102,7 @@ CudaError HeapArena::extend(Bytes begin, Bytes end, Bytes most, bool in_account)
     }
     if (part.end == 0) break;
     part.begin = std::max(part.begin, part.end - most);
-    if (!Holes::has_memory(part.state)) part.begin = heap_.down(part.begin);
+    if (!Holes::has_memory(part.state)) part.begin = std::max(begin_, heap_.down(part.begin));
     const CudaError error = take(part.begin, part.end, in_account);
     if (error != kCudaSuccess && error != DeviceHeap::kFull && error != DeviceHeap::kNotOrdered) return error;
     if (error == kCudaSuccess) most -= part.end - part.begin;
@@ -140,7 +140,7 @@ CudaError HeapArena::fill(Bytes begin, Bytes end, bool in_account) {
     user = user_;
     const auto hole = heap_.holes_.at_or_after(begin);
     if (hole == heap_.holes_.end() || hole->first > begin || hole->second.end < end) return DeviceHeap::kFull;
-    const Bytes lacks = Holes::has_memory(hole->second.state) ? 0 : end - begin;
+    const Bytes lacks = Holes::has_memory(hole->second.state) ? 0 : heap_.up(end) - heap_.down(begin);
     const CudaError error = heap_.provide(growth, heap_.figure(user, end - begin), lacks, 0, effort);
     if (error != kCudaSuccess) return error;
   }
