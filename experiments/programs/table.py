@@ -10,9 +10,9 @@ from .measure import PLAIN
 
 NOTE = (
     "Medians over rounds of the ratio to plain Python in the same round; the standard error of the CPU time's ratio "
-    "stands behind it. *Verdict*: CPU time of `stowplan run` over that of the best of mimalloc, tcmalloc and tuned "
-    "glibc. *Heap alone*, *from the plan*: shares of NumPy's requests that the pool's heap served as no step "
-    "was marked, and that came from a plan, of those since the first one and of all."
+    "stands behind it. *Verdict*: CPU time with stowplan over that of the best of mimalloc, tcmalloc and tuned "
+    "glibc. *Heap alone*, *from the plan*: shares of NumPy's (in its table, PyTorch's) requests that the pool's heap "
+    "served as no step was marked, and that came from a plan, of those since the first one and of all."
 )
 
 
