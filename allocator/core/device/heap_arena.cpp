@@ -16,7 +16,7 @@ std::unique_ptr<HeapArena> HeapArena::place(DeviceHeap& heap, Bytes size, Stream
   std::unique_ptr<HeapArena> arena(new HeapArena(heap));
   const Lock lock(heap.mutex_);
   const Holes::State user = heap.user_of(stream);
-  const Bytes others = static_cast<Bytes>(heap.arena_bases_.size()) * heap.page_;
+  const Bytes others = static_cast<Bytes>(heap.arena_bases_.size()) * DeviceHeap::kUnit;
   const auto lack = heap.lacking_of(user, size + others);
   if (lack.bytes >= DeviceHeap::kEndless) return nullptr;
   // Addresses without memory come in whole pages. No two arenas begin at one address, though what one has given back
