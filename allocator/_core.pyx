@@ -272,6 +272,7 @@ cdef class Backend:
             return None
         try:
             if entered.takes_over and self.make_idle():  # else no lane passes to another stream in this step
+                self.note_users()  # which streams go
                 entered.lanes = self.lanes.welcome(entered.step_slot)
                 self.note_users()
             return entered.step_slot, entered.step, entered.lanes
@@ -301,7 +302,7 @@ cdef class Backend:
         return list(self.lanes.end_steps_of_others())
 
     cdef note_users(self):
-        """Note that lanes have passed to other streams."""
+        """Note which streams the lanes serve."""
 
     cdef bint make_idle(self) except -1:
         """Return when no work uses the memory of blocks that are free; False where that cannot be waited for now."""

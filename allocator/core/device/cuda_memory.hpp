@@ -10,7 +10,7 @@
 // graph's, which may be launched at any time: it goes when the driver says that the graph has gone, or with the pool.
 //
 // A stream that the program drops leaves: an event stands for its work, and its handle may be another one's. Of one
-// that has gone by itself, another library's, or in a capture, there is none: then the device is waited for.
+// that has gone by itself (another library's), or in a capture, there is none: then the pool waits for the device.
 //
 // Any thread, at any time. CUDA is never called under the lock, nor is the program.
 #pragma once
@@ -36,7 +36,7 @@ namespace stowplan::allocator {
 struct Allocator {
   void* self = nullptr;
   bool serves_all = false, serves_samples = false;
-  // Returns an error, or an address and what give() takes. `client`: who asks; null: an arena.
+  // Returns an error; or an address, and the number by which give() takes the memory back. `client`: null for an arena.
   CudaError (*take)(void* self, void* client, Bytes size, std::uintptr_t* address, std::uint64_t* memory) = nullptr;
   void (*give)(void* self, std::uint64_t memory) = nullptr;
   void (*trim)(void* self) = nullptr;
@@ -168,7 +168,7 @@ class CudaMemory {
   std::vector<CudaBlock*> of_graphs_;            // which are there
   // Whether settle() has something to look at.
   std::shared_ptr<std::atomic<bool>> any_waits_ = std::make_shared<std::atomic<bool>>(false);
-  // The last, as it asks for the others when it goes.
+  // The last member, as its destructor uses the others.
   DeviceHeap heap_{
       api_,
       device_,

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 
 #include "device_pool.hpp"
 
@@ -110,19 +111,23 @@ Bytes DevicePool::bytes_for(const HeapArena& arena, Bytes wanted, bool within_li
   return missing <= spare(within_limit) ? missing : 0;
 }
 
+namespace {
+
+// Tells an arena whose requests it serves: what it takes, that stream may use at once, and no other.
+void note_user(HeapArena& arena, std::optional<Stream> stream) { stream ? arena.use(*stream) : arena.lose_stream(); }
+
+}  // namespace
+
 // Takes so many more bytes of an arena, in these of its places, the last ones first; returns an error.
 CudaError DevicePool::extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account) {
   if (bytes <= 0) return kCudaSuccess;
-  note_user(arena, lane);
+  {
+    Lock lock(lock_);
+    note_user(arena, lanes_.stream_of_lane(lane));
+  }
   const CudaError error = arena.extend(begin, end, bytes, in_account);
   note_memory(arena, lane);
   return error;
-}
-
-// Tells an arena whose requests it serves: what it takes, that stream may use at once, and no other.
-void DevicePool::note_user(HeapArena& arena, LaneNumber lane) {
-  Lock lock(lock_);
-  arena.use(lanes_.stream_of_lane(lane).value_or(DeviceHeap::kShared));
 }
 
 // Tells a lane what of its arena has memory, unless another thread gave it back, or has it shrink.
@@ -201,8 +206,7 @@ Bytes DevicePool::shrink_arenas(Bytes enough, BlockId unplanned) {
 void DevicePool::note_users() {
   Lock lock(lock_);
   for (const auto& [base, arena] : arenas_) {
-    const auto stream = lanes_.stream_of_lane(arena.lane);
-    if (arena.of_heap != nullptr) arena.of_heap->use(stream.value_or(DeviceHeap::kShared));
+    if (arena.of_heap != nullptr) note_user(*arena.of_heap, lanes_.stream_of_lane(arena.lane));
   }
 }
 

@@ -160,7 +160,7 @@ bool DeviceHeap::take_hole(Place& place) {
 
 // What a block takes where plans will want memory: whole pages, which can move, as long as little is lost by that.
 Bytes DeviceHeap::in_pages(Bytes size) const {
-  return (rounding_ + up(size) - size) * kLittle <= std::max(top_, size) ? up(size) : size;
+  return rounding_ + up(size) - size <= std::max(top_ / kLittle, page_) ? up(size) : size;
 }
 
 // Counts a block; its place has a promise.

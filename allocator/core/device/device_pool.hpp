@@ -108,8 +108,8 @@ class DevicePool {
 
   // Makes a lane's arena at least this large; false where upstream has no memory for it.
   bool reserve(LaneNumber lane, Bytes size);
-  // Lanes have passed to other streams: so have their arenas. What is taken before this returns, and pending on a
-  // former one, is over once the device has been waited for.
+  // Arenas serve the streams of their lanes, where these may have passed to others. What is taken before this returns,
+  // and pending on a former stream, is over once the device has been waited for.
   void note_users();
   // Gives back retired arenas in which nothing lives; returns how many.
   std::size_t drop_dead_arenas();
@@ -176,7 +176,6 @@ class DevicePool {
   Bytes bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit);
   CudaError extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account);
   void note_memory(HeapArena& arena, LaneNumber lane);
-  void note_user(HeapArena& arena, LaneNumber lane);
   Bytes shrink_arenas(Bytes enough, BlockId unplanned);
   void give_idle(HeapArena& arena, LaneNumber lane);
   std::size_t give_back_held();

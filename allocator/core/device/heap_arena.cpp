@@ -50,6 +50,7 @@ HeapArena::~HeapArena() {
 void HeapArena::use(Stream stream) {
   const Lock lock(heap_.mutex_);
   const Holes::State user = heap_.user_of(stream);
+  has_stream_ = true;
   if (user == user_) return;
   Bytes bytes = 0;
   for (const auto& [begin, end] : taken_) bytes += end - begin;
@@ -140,6 +141,8 @@ CudaError HeapArena::fill(Bytes begin, Bytes end, bool in_account) {
     user = user_;
     const auto hole = heap_.holes_.at_or_after(begin);
     if (hole == heap_.holes_.end() || hole->first > begin || hole->second.end < end) return DeviceHeap::kFull;
+    const bool pends = Holes::has_memory(hole->second.state) && hole->second.state != Holes::kOver;
+    if (pends && !has_stream_) return DeviceHeap::kNotOrdered;
     const Bytes lacks = Holes::has_memory(hole->second.state) ? 0 : heap_.up(end) - heap_.down(begin);
     const CudaError error = heap_.provide(growth, heap_.figure(user, end - begin), lacks, 0, effort);
     if (error != kCudaSuccess) return error;

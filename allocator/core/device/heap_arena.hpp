@@ -32,6 +32,8 @@ class HeapArena {
 
   // Notes whose requests it serves from now on: the one before is done with its memory.
   void use(Stream stream);
+  // The same, where nobody knows yet: it takes nothing that a stream may still use.
+  void lose_stream() { has_stream_ = false; }
   // Has so many addresses from now on; false: a block is there.
   bool reach_to(Bytes size);
   // Takes at most `most` bytes of what it lacks in [begin, end), the last ones first, as far as the heap's account
@@ -63,6 +65,7 @@ class HeapArena {
   Bytes begin_ = 0;
   std::atomic<Bytes> end_{0};  // written under the heap's lock
   Holes::State user_ = 0;      // guarded by the heap's lock, as what is taken
+  std::atomic<bool> has_stream_{true};
   Taken taken_;
 };
 
