@@ -147,12 +147,13 @@ class DeviceHeap {
   using Handles = std::map<Bytes, Handle>;  // by address
   struct Gap {
     Bytes begin, end;
+    State state = Holes::kNone;  // what it was, and is again if it gets no memory
   };
   // What is out of the heap while the driver is called.
   struct Growth {
-    Bytes begin = 0, end = 0;        // the block's
-    Bytes most = 0;                  // live, which says how large new handles are
-    State addresses = Holes::kNone;  // what addresses are that it leaves without memory
+    Bytes begin = 0, end = 0;  // the block's
+    Bytes most = 0;            // live, which says how large new handles are
+    bool for_arena = false;
     std::vector<Holes::Part> parts;  // of it, what has memory
     std::vector<Gap> gaps;           // and what has none, in whole pages
     std::vector<Handles::node_type> moving;

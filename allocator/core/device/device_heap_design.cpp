@@ -44,7 +44,7 @@ CudaError DeviceHeap::provide(Growth& growth, Bytes most, Bytes lacks, Bytes res
   if (fresh > 0 && fresh > allowed(most, share) - held_ && !effort.exceeds) return kFull;
   cut(growth, handles);
   if (!is_virtual() && lacks > 0) growth.gaps.push_back({0, lacks});
-  if (growth.addresses == Holes::kNone) periods_[period_].moved += moves;  // a plan moves them once
+  if (!growth.for_arena) periods_[period_].moved += moves;  // a plan moves them once
   return kCudaSuccess;
 }
 
@@ -60,7 +60,8 @@ void DeviceHeap::cut(Growth& growth, const std::vector<Bytes>& handles) {
   for (auto hole = holes_.at_or_after(growth.begin); hole != holes_.end() && hole->first < growth.end; ++hole) {
     ++count;
     if (Holes::has_memory(hole->second.state)) continue;
-    gaps.push_back({std::max(hole->first, down(growth.begin)), std::min(hole->second.end, up(growth.end))});
+    const Bytes begin = std::max(hole->first, down(growth.begin)), end = std::min(hole->second.end, up(growth.end));
+    gaps.push_back({begin, end, hole->second.state});
   }
   growth.parts.reserve(count);
   growth.moving.reserve(handles.size());

@@ -227,7 +227,7 @@ void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
   };
   for (const Gap& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
   for (const Gap& gap : growth.gaps) {
-    const State state = growth.placed.count(gap.begin) != 0 ? Holes::kOver : growth.addresses;
+    const State state = growth.placed.count(gap.begin) != 0 ? Holes::kOver : gap.state;
     put(gap.begin, is_done ? std::min(gap.end, growth.begin) : gap.end, state, 0);
     if (is_done) put(std::max(gap.begin, growth.end), gap.end, state, 0);
   }

@@ -132,7 +132,7 @@ CudaError HeapArena::fill(Bytes begin, Bytes end, bool in_account) {
   DeviceHeap::Effort effort;
   effort.in_account = in_account;
   DeviceHeap::Growth growth;
-  growth.addresses = Holes::kArena;
+  growth.for_arena = true;
   growth.begin = begin;
   growth.end = end;
   Holes::State user = 0;
