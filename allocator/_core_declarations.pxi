@@ -266,7 +266,7 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
         void set_fraction(double)
         void use(const Allocator&)
         void note_stream(int64_t) except +
-        cbool leave(int64_t) except +
+        cbool leave(int64_t, cbool) except +
         void lose(int64_t) except +
         CDeviceHeap& heap()
 

@@ -89,7 +89,7 @@ cdef class Keeper:
 
     cdef CudaMemory* core  # NULL: it has gone
     cdef dict streams  # by handle; a `ForeignStream` stands for one of another library's
-    cdef Py_ssize_t many  # streams, and it is looked which of them the program has dropped
+    cdef Py_ssize_t many  # streams, and those leave that the program has dropped; before, those of them that are idle
     cdef object allocate, sampling  # the program's: of all memory; of that of steps without a plan; None
     cdef object owner  # of the program's allocator: what trims it
     cdef object memory_pointer, stream_class  # CuPy's
@@ -109,8 +109,7 @@ cdef class Keeper:
     cdef keep(self, stream):
         """Note that a stream uses the pool's memory."""
         cdef int64_t handle = stream.ptr
-        if len(self.streams) >= self.many:
-            self.drop_unused()
+        self.drop_unused()
         if isinstance(stream, self.stream_class) and getattr(stream, "_foreign_stream_ref", None) is None:
             self.streams[handle] = stream
             return
@@ -133,14 +132,18 @@ cdef class Keeper:
 
     cdef drop_unused(self):
         cdef PyObject* stream
+        cdef Py_ssize_t many = self.many
+        cdef bint if_idle = len(self.streams) < many
+        if many == PY_SSIZE_T_MAX:
+            return
         self.many = PY_SSIZE_T_MAX  # no other thread does the same meanwhile
         for handle in list(self.streams):
             stream = PyDict_GetItem(self.streams, handle)
-            if self.is_dropped(handle) and self.core.leave(handle):
+            if self.is_dropped(handle) and self.core.leave(handle, if_idle):
                 if PyDict_GetItem(self.streams, handle) == stream:
                     del self.streams[handle]
         self.last_stream = -1
-        self.many = max(4, 2 * len(self.streams))
+        self.many = many if if_idle else max(4, 2 * len(self.streams))
 
 
 cdef int _take(void* self, void* client, int64_t size, uintptr_t* address, uint64_t* memory) noexcept with gil:

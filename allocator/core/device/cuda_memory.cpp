@@ -60,6 +60,11 @@ std::vector<Stream> CudaMemory::served() {
   return {served_.begin(), served_.end()};
 }
 
+bool CudaMemory::is_served(Stream stream) {
+  const Staying staying(streams_);
+  return served_.count(stream < 0 || stream == kPerThread ? 0 : stream) != 0;
+}
+
 CudaError CudaMemory::record_if_served(CudaEvent& event, Stream stream) {
   const Apart apart;
   const Staying staying(streams_);
@@ -80,8 +85,9 @@ bool CudaMemory::is_capturing() {
   });
 }
 
-bool CudaMemory::leave(Stream stream) {
+bool CudaMemory::leave(Stream stream, bool if_idle) {
   const Apart apart;
+  if (if_idle && !is_idle(stream)) return false;
   CudaEvent event = nullptr;
   const CudaError error = record_if_served(event, stream);
   if (error == kCudaCaptureUnsupported) return false;
@@ -107,6 +113,7 @@ void CudaMemory::erase(Stream stream) {
   const std::unique_lock lock(streams_);
   served_.erase(stream);
   last_served_ = -1;
+  ++departures_;
 }
 
 void CudaMemory::lose(Stream stream) {

@@ -102,11 +102,15 @@ class CudaMemory {
   bool is_new(Stream stream) const { return stream != last_served_.load(std::memory_order_acquire); }
   // Notes that a stream uses the pool's memory.
   void note_stream(Stream stream);
-  // The program drops a stream; false: not now, as it is being captured.
-  bool leave(Stream stream);
+  // The program drops a stream; false: not now, as it is being captured, or as `if_idle` and it has work to do.
+  bool leave(Stream stream, bool if_idle);
   // A stream has gone. Called anywhere, by a finalizer, too: the heap hears of it with the next request.
   void lose(Stream stream);
   std::uint64_t losses() const { return losses_; }
+  // How many have left or gone; those that have not.
+  std::uint64_t departures() const { return departures_; }
+  std::vector<Stream> served();
+  bool is_served(Stream stream);
   // Waits for all that these streams have been given; fails while one of them is being captured.
   CudaError synchronize();
   // Makes an event behind all that a stream has been given. kCudaCaptureUnsupported: not now; kCudaInvalidHandle: it
@@ -135,8 +139,6 @@ class CudaMemory {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
-  std::vector<Stream> served();
-  bool is_served(Stream stream) const { return served_.count(stream < 0 || stream == kPerThread ? 0 : stream) != 0; }
   bool is_capturing(Stream stream);
   bool is_idle(Stream stream);
   void erase(Stream stream);
@@ -159,7 +161,8 @@ class CudaMemory {
   bool has_own_ = false;       // the legacy stream stands for threads' own, too
   std::shared_mutex streams_;  // guards them: none goes while CUDA is asked of it. Nobody waits for the GIL under it
   std::vector<Stream> lost_;   // of which the heap has not heard
-  std::atomic<std::uint64_t> losses_{0}, awaited_{0};  // the work of so many is over
+  std::atomic<std::uint64_t> losses_{0}, departures_{0};
+  std::atomic<std::uint64_t> awaited_{0};  // the work of so many losses is over
   using Left = std::shared_ptr<CUevent_st>;
   std::vector<Left> left_;  // events behind the work of streams that have left
   Allocator program_;

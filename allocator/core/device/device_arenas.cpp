@@ -203,6 +203,23 @@ Bytes DevicePool::shrink_arenas(Bytes enough, BlockId unplanned) {
   return gone;
 }
 
+// A stream that has left has no memory by right any more, nor does its lane have an arena.
+void DevicePool::note_departures() {
+  const std::uint64_t departures = memory_.departures();
+  if (departures_.exchange(departures) == departures) return;
+  const std::vector<Stream> served = memory_.served();
+  {
+    Lock lock(lock_);
+    lanes_.keep_streams(served);
+    for (const auto& [base, arena] : arenas_) {
+      const auto stream = lanes_.stream_of_lane(arena.lane);
+      const bool is_served = !stream || *stream < 0 || std::count(served.begin(), served.end(), *stream) != 0;
+      if (!is_served) lanes_.lane(arena.lane).retire_idle_arena();
+    }
+  }
+  drop_dead_arenas();
+}
+
 void DevicePool::note_users() {
   Lock lock(lock_);
   for (const auto& [base, arena] : arenas_) {
@@ -268,7 +285,9 @@ std::size_t DevicePool::drop_dead_arenas() {
   }
   for (const ArenaMemory& arena : dead) {
     const auto stream = locked_.stream_of_lane(arena.lane);
-    if (arena.of_heap != nullptr && stream) arena.of_heap->use(*stream);
+    if (arena.of_heap == nullptr || !stream) continue;
+    arena.of_heap->use(*stream);
+    if (!memory_.is_served(*stream)) heap_->leave(*stream, nullptr);  // its handle may be another stream's next
   }
   return dead.size();
 }

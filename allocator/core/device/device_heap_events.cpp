@@ -74,7 +74,9 @@ void DeviceHeap::settle() {
       at = is_gone ? users_.erase(at) : std::next(at);
     }
   }
-  if (pends && marked_ == 0) wants_mark_ = !mark();
+  if (!pends || marked_ != 0) return;
+  wants_mark_ = !mark();
+  if (used_events_ == 0) end_mark(false);  // all streams are idle
 }
 
 // A program may find no hole in its captures alone, where no mark can be made: so the next request makes it.

@@ -64,6 +64,7 @@ Bytes DevicePool::a_little() {
 // done with goes to no other in CuPy's own pool: so what has been live at a time counts by stream. `within_limit`: see
 // DeviceHeap::room().
 Bytes DevicePool::room(bool within_limit) {
+  note_departures();
   const Counters now = locked_.counters();
   const Bytes more = within_limit ? 0 : now.peak_by_stream() - now.peak_live_bytes;
   heap_->note_apart(now.peak_by_stream());

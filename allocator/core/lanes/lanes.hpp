@@ -98,6 +98,7 @@ class Lanes {
     return std::max(Bytes{0}, used.live + shared_.blocks[id].size - used.peak);
   }
   Stream stream_of(BlockId id) const { return shared_.blocks[id].stream; }
+  void keep_streams(const std::vector<Stream>& served) { shared_.counters.keep_streams(served); }
 
   // Takes a step slot for a step of this thread, which is not interrupted; none where its runner runs one already. The
   // steps of threads that have ended end.

@@ -60,6 +60,8 @@ struct Counters {
     Bytes live = 0, peak = 0;
   };
 
+  static constexpr std::int64_t kNoStream = INT64_MIN;
+
   std::array<std::uint64_t, kReasons> requests{};  // by reason
   std::array<StreamUse, 8> streams{};              // of which the first `used_streams` are in use
   std::uint32_t used_streams = 0;
@@ -85,11 +87,23 @@ struct Counters {
   }
   // Number of a stream's use. All streams after the first so many share the last one.
   std::uint32_t use_of(std::int64_t stream) {
-    for (std::uint32_t i = 0; i < used_streams; ++i) {
-      if (streams[i].stream == stream) return i;
+    for (const std::int64_t sought : {stream, kNoStream}) {
+      for (std::uint32_t i = 0; i < used_streams; ++i) {
+        if (streams[i].stream != sought) continue;
+        streams[i].stream = stream;
+        return i;
+      }
     }
     if (used_streams < streams.size()) streams[used_streams++].stream = stream;
     return used_streams - 1;
+  }
+  // Only these streams may use what they have had; and threads' own, of which nobody says when they end.
+  void keep_streams(const std::vector<std::int64_t>& served) {
+    for (StreamUse& use : streams) {
+      if (use.stream < 0 || std::count(served.begin(), served.end(), use.stream) != 0) continue;
+      use.peak = use.live;
+      if (use.live == 0) use.stream = kNoStream;
+    }
   }
   // The most bytes that each stream has had live at a time, in all: what a pool holds that keeps the memory of each
   // apart.

@@ -159,7 +159,7 @@ class Replay {
 
   // In the table, and nowhere else yet.
   BlockId new_block(Bytes size, Stream stream) {
-    if (use_ == kNoUse || stream != stream_) use_ = counters_.use_of(stream_ = stream);
+    if (use_ == kNoUse || counters_.streams[use_].stream != stream) use_ = counters_.use_of(stream);
     const BlockId id = blocks_.insert();
     Block& block = blocks_[id];
     block.size = size;
@@ -181,8 +181,7 @@ class Replay {
   Blocks& blocks_;      // of all lanes
   Counters& counters_;  // of all lanes
   const LaneNumber lane_;
-  Stream stream_ = 0;  // of the last request, and its use: see Counters
-  std::uint32_t use_ = kNoUse;
+  std::uint32_t use_ = kNoUse;  // of the last request's stream: see Counters
   StepRecorder recorder_{kMostEvents};
   ArenaSpace space_;
   PlanCursor cursor_{space_};
