@@ -61,7 +61,7 @@ bool CudaGraphs::request(Bytes size, Stream stream, void*& address, CudaError& e
   reserved_bytes_ += segment->size;
   pool->segments.push_back(segment);
   const auto begin = reinterpret_cast<std::uintptr_t>(segment->address);
-  pool->pages[stream].push_back(std::make_unique<Page>(begin, segment->size, 0));
+  pool->pages[stream].push_back(std::make_unique<Page>(begin, segment->size));
   place(pool, size, stream, address);
   return true;
 }

@@ -7,16 +7,20 @@
 //
 //     page    | block | hole | block | block |           |        holes: offset -> bytes
 //
-// O(pages that are not full, and holes of one) for a request, mostly much less; O(log holes) for a free. What finds no
-// memory of the host's (std::bad_alloc) has changed nothing. Not synchronized.
+// A tree over the pages has the largest hole below each of its nodes. O(log pages + holes of one page) for a request,
+// O(log pages + log holes) for a free. What finds no memory of the host's (std::bad_alloc) has changed nothing. Not
+// synchronized.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan.hpp"
 
@@ -24,13 +28,12 @@ namespace stowplan::allocator {
 
 class Page {
  public:
-  Page(std::uintptr_t address, Bytes size, std::uint64_t number)
-      : address(address), number(number), holes_{{0, size}}, largest_(size) {}
+  Page(std::uintptr_t address, Bytes size) : address(address), holes_{{0, size}}, largest_(size) {}
 
   const std::uintptr_t address;
-  const std::uint64_t number;  // in the order in which pages came
+  std::size_t number = 0;  // in the order in which pages came
 
-  bool is_full() const { return holes_.empty(); }
+  Bytes largest() const { return largest_; }
   bool is_empty() const { return used_ == 0; }
 
   // The offset of so many bytes that were free; none where there is no room. Allocates nothing.
@@ -48,6 +51,7 @@ class Page {
     hole.key() += size;
     hole.mapped() -= size;
     if (hole.mapped() > 0) holes_.insert(std::move(hole));
+    if (holes_.empty()) largest_ = 0;
     used_ += size;
     return offset;
   }
@@ -79,30 +83,60 @@ class Pages {
  public:
   // A page, and the offset of so many bytes in it that were free; null where no page has room. Allocates nothing.
   std::pair<Page*, Bytes> take(Bytes size) {
-    for (auto at = open_.begin(); at != open_.end(); ++at) {
-      Page& page = at->second;
+    while (largest_[1] >= size) {
+      std::size_t at = 1;
+      while (at < most()) at = 2 * at + (largest_[2 * at] >= size ? 0 : 1);
+      Page& page = *pages_[at - most()];
       const auto offset = page.take(size);
-      if (!offset) continue;
-      if (page.is_full()) full_.insert(open_.extract(at));
-      return {&page, *offset};
+      note(page.number, page.largest());
+      if (offset) return {&page, *offset};
     }
     return {nullptr, 0};
   }
   void add(std::uintptr_t address, Bytes size) {
-    open_.try_emplace(came_, address, size, came_);
-    ++came_;
+    auto page = std::make_unique<Page>(address, size);
+    if (pages_.size() == most()) renumber();
+    pages_.reserve(most());  // all that may fail
+    page->number = pages_.size();
+    note(page->number, size);
+    pages_.push_back(std::move(page));
   }
   // Takes bytes back; true: nothing is left in the page, which is gone, and its memory is the caller's.
   bool give(Page* page, Bytes offset, Bytes size) {
-    const bool was_full = page->is_full();
     page->give(offset, size);
-    if (was_full) open_.insert(full_.extract(page->number));
-    return page->is_empty() && open_.erase(page->number) > 0;
+    note(page->number, page->is_empty() ? 0 : page->largest());
+    if (!page->is_empty()) return false;
+    pages_[page->number].reset();
+    return true;
   }
 
  private:
-  std::map<std::uint64_t, Page> open_, full_;  // a page goes from one to the other and stays where it is
-  std::uint64_t came_ = 0;
+  std::size_t most() const { return largest_.size() / 2; }  // pages that there are numbers for
+  void note(std::size_t number, Bytes largest) {
+    std::size_t at = most() + number;
+    largest_[at] = largest;
+    while ((at /= 2) > 0) largest_[at] = std::max(largest_[2 * at], largest_[2 * at + 1]);
+  }
+  // Leaves out the numbers of pages that have gone.
+  void renumber() {
+    std::size_t most = 1;
+    for (const auto& page : pages_) most += page != nullptr ? 1 : 0;
+    while ((most & (most - 1)) != 0) ++most;
+    std::vector<std::unique_ptr<Page>> pages;
+    pages.reserve(2 * most);
+    std::vector<Bytes> largest(4 * most, 0);
+    largest_.swap(largest);
+    for (auto& page : pages_) {
+      if (page == nullptr) continue;
+      page->number = pages.size();
+      note(page->number, page->largest());
+      pages.push_back(std::move(page));
+    }
+    pages_.swap(pages);
+  }
+
+  std::vector<std::unique_ptr<Page>> pages_;  // by number; null: gone
+  std::vector<Bytes> largest_ = {0, 0};       // holes of a node's pages; of node n, 2n and 2n + 1 are below
 };
 
 }  // namespace stowplan::allocator
