@@ -189,7 +189,7 @@ def run(
 
 def reason_class(reason: str) -> str:
     """Return what reasons have in common that differ in numbers and addresses alone."""
-    short = re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", reason).strip()
+    short = re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?", "#", re.sub(r"/[\w./-]+/", "", reason)).strip()
     return short.replace("|", "/")[:110] or "no reason given"
 
 
