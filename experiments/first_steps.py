@@ -141,7 +141,7 @@ def main(out: Path, models: tuple[str, ...], steps: int) -> None:
             if way == LEAN:
                 lean, least = peaks[-1], least_peak(make)
             rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
-        except ScheduleError as error:
+        except (BudgetError, ScheduleError) as error:
             rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})
     columns = [output.Column("network", "network"), output.Column("steps", "steps")]
     columns += [output.Column("budget, MiB", "budget", output.mib)]

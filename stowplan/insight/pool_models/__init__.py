@@ -24,8 +24,10 @@ process of its own (``malloc_child``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from .cupy import CupyPoolModel
+from .heap import Books, PoolFullError
 from .malloc import replay_malloc
 from .plain import FreeListsModel, NoPoolModel
 from .pytorch import PytorchExpandablePoolModel, PytorchPoolModel
@@ -38,6 +40,7 @@ __all__ = [
     "FreeListsModel",
     "NoPoolModel",
     "Pool",
+    "PoolFullError",
     "PoolUse",
     "PytorchExpandablePoolModel",
     "PytorchPoolModel",
@@ -48,7 +51,7 @@ __all__ = [
     "requests",
 ]
 
-POOL_MODELS: dict[str, Callable[[], Pool]] = {
+POOL_MODELS: dict[str, Callable[[], Books[Any]]] = {
     "cupy": CupyPoolModel,
     "pytorch": PytorchPoolModel,
     "pytorch-expandable": PytorchExpandablePoolModel,

@@ -39,6 +39,11 @@ class CupyPoolModel(ChunkPool):
         return sum(map(len, self._heaps.values()))
 
     @property
+    def heaps(self) -> tuple[Heap, ...]:
+        """Those of all streams."""
+        return tuple(self._heaps.values())
+
+    @property
     def _heap(self) -> Heap:
         """The current stream's."""
         return self._heaps.setdefault(self.stream, Heap(last_freed_first=True))

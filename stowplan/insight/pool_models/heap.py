@@ -25,6 +25,10 @@ def round_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
+class PoolFullError(Exception):
+    """A request that the capacity of a pool does not allow; the model is of no use afterwards."""
+
+
 class Books(ABC, Generic[T]):
     """Base of the models: checks requests, hands out ids, keeps the figures.
 
@@ -32,6 +36,9 @@ class Books(ABC, Generic[T]):
 
     Attributes
     ----------
+    capacity
+        The most bytes that may be reserved; None: no limit. Without room for a request, the pool gives back what it can
+        and tries again, and else raises `PoolFullError`.
     reserved
         Bytes reserved from the device at the moment.
     peak_reserved
@@ -44,6 +51,10 @@ class Books(ABC, Generic[T]):
     """Bytes that sizes are rounded up to. ``cudaMalloc`` returns addresses that are multiples of so many (CUDA C++
     Programming Guide, "Device Memory Accesses").
     """
+
+    GIVES_BACK = True
+    """Whether reservations that are free as a whole go back when memory has run out."""
+    capacity: int | None = None
 
     def __init__(self) -> None:
         self.reserved = 0
@@ -83,8 +94,22 @@ class Books(ABC, Generic[T]):
 
     def _reserve(self, size: int) -> None:
         """Enter a change of what is reserved, negative where it is returned."""
+        if self.capacity is not None and self.reserved + size > self.capacity:
+            self.reserved -= sum(heap.give_back() for heap in self.heaps if self.GIVES_BACK)
+            if self.reserved + size > self.capacity:
+                raise PoolFullError
         self.reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    @property
+    def heaps(self) -> tuple[Heap, ...]:
+        """What is reserved and free, where a pool cuts reservations."""
+        return ()
+
+    @property
+    def largest_hole(self) -> int:
+        """Bytes of the largest range that is reserved and free."""
+        return max((heap.largest for heap in self.heaps), default=0)
 
     @abstractmethod
     def _serve(self, size: int) -> T: ...
@@ -182,6 +207,18 @@ class Heap:
             _absorb_next(chunk)
         self._remember(chunk)
         return chunk
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest free chunk."""
+        return max((size for size, _, _ in self._free[-2:]), default=0)
+
+    def give_back(self) -> int:
+        """Give back the reservations that are free as a whole; return their bytes."""
+        whole = [chunk for _, _, chunk in self._free if chunk.before is None and chunk.after is None]
+        for chunk in whole:
+            self.take(chunk)
+        return sum(chunk.size for chunk in whole)
 
     def _remember(self, chunk: Chunk) -> None:
         self._frees += 1

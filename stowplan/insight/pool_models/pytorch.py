@@ -46,6 +46,11 @@ class PytorchPoolModel(ChunkPool):
         super().__init__()
         self._small, self._large = Heap(), Heap(keeps=self.SMALL)
 
+    @property
+    def heaps(self) -> tuple[Heap, ...]:
+        """Of small requests, and of large ones."""
+        return self._small, self._large
+
     def _heap_of(self, size: int) -> Heap:
         return self._small if size <= self.SMALL else self._large
 

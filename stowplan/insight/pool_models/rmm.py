@@ -24,10 +24,11 @@ class RmmPoolModel(ChunkPool):
     Notes
     -----
     Source: RMM's guide, "Pool Memory Resource", and its ``pool_memory_resource`` and ``coalescing_free_list`` (26.08).
-    A maximum size, which changes the growth, is not modelled.
+    A maximum size above the initial one, which changes the growth, is not modelled.
     """
 
     ROUNDING = 256
+    GIVES_BACK = False
 
     def __init__(self, initial: int = 0) -> None:
         super().__init__()
@@ -35,6 +36,11 @@ class RmmPoolModel(ChunkPool):
         if initial:
             self._heap.release(self._heap.reserve(initial))
             self._reserve(initial)
+
+    @property
+    def heaps(self) -> tuple[Heap, ...]:
+        """The only one."""
+        return (self._heap,)
 
     def _heap_of(self, size: int) -> Heap:
         return self._heap
