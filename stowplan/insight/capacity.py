@@ -19,7 +19,8 @@ import numpy as np
 
 from ..errors import ProfileError
 from ..profiler import Profile
-from .pool_models import POOL_MODELS, PoolFullError, Requests, RmmPoolModel
+from .pool_models import POOL_MODELS, Requests, RmmPoolModel
+from .pool_models.heap import PoolFullError
 
 __all__ = ["POOLS", "UNIT", "Failure", "Log", "first_failure", "log_of", "smallest_capacity"]
 

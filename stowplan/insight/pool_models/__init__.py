@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .cupy import CupyPoolModel
-from .heap import Books, PoolFullError
+from .heap import Books
 from .malloc import replay_malloc
 from .plain import FreeListsModel, NoPoolModel
 from .pytorch import PytorchExpandablePoolModel, PytorchPoolModel
@@ -40,7 +40,6 @@ __all__ = [
     "FreeListsModel",
     "NoPoolModel",
     "Pool",
-    "PoolFullError",
     "PoolUse",
     "PytorchExpandablePoolModel",
     "PytorchPoolModel",

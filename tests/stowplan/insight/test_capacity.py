@@ -37,7 +37,7 @@ def logs(draw: st.DrawFn) -> list[tuple[int, int]]:
     events: list[tuple[int, int]] = []
     live: list[int] = []
     for block in range(draw(st.integers(1, 40))):
-        while live and draw(st.booleans()):
+        while draw(st.booleans()) and live:
             events.append((live.pop(draw(st.integers(0, len(live) - 1))), 0))
         events.append((block, draw(st.integers(1, 12 * MIB))))
         live.append(block)
