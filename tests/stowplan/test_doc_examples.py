@@ -6,7 +6,6 @@ Those of docs/extending.rst, which register something, are in tests/docs.
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 from textwrap import indent
 
@@ -15,7 +14,7 @@ import pytest
 from stowplan.compat import enable_chainer
 from stowplan.errors import MissingDependencyError
 
-from ..children import README, README_CODE, printed
+from ..children import README_CODE, printed
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NEEDS_A_DEVICE = {"cupy_training.py"}
@@ -56,18 +55,13 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
 def test_code_of_the_readme_runs_as_it_stands_there(code: str, tmp_path: Path) -> None:
     if "chainer" in code and importlib.util.find_spec("chainer") is None:
         pytest.skip("Chainer is not installed; expected: make test")
-    said = printed("-c", f"{SMALL}\n{code}" if "predict" in code else code, folder=tmp_path)
-    assert "served from the plan" in said or "GiB (arguments" in said
+    printed("-c", code, folder=tmp_path)
 
 
 # README_CODE[0]; the one with torch is in tests/integrations/torch.
-def test_the_readme_shows_what_its_first_code_prints(tmp_path: Path) -> None:
-    shown = re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL)[0]
-    said = printed("-c", README_CODE[0], folder=tmp_path)
-    assert "served from the plan" in said
-    # How many steps go by before the plan is there depends on the machine, and so do all figures but one.
-    assert said.splitlines()[0] == shown.splitlines()[0]
-    assert [row[:24] for row in said.splitlines()[1:]] == [row[:24] for row in shown.splitlines()[1:]]
+def test_the_readme_says_what_its_first_code_prints(tmp_path: Path) -> None:
+    said = printed("-c", README_CODE[0], folder=tmp_path).removesuffix(" allocations came from the plan\n")
+    assert said == README_CODE[0].rpartition("# ")[2].strip()
 
 
 def test_each_example_stands_on_a_page_as_it_is_run() -> None:
