@@ -27,7 +27,7 @@ class _BadInput(click.ClickException):
 GROUPS = {
     "Record": ("profile", "run", "demo"),
     "Inspect": ("show", "compare", "diff", "report"),
-    "Predict": ("fit",),
+    "Predict": ("advise", "fit"),
     "Optimise": ("pack", "order", "schedule"),
     "Files": ("convert",),
 }

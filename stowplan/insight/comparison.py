@@ -88,11 +88,15 @@ class Comparison:
 
         None where the program's memory is not known; and for ``"none"``, which reserves only what is alive.
         """
-        planned, rest = self.with_plan, self.plan.profile.unplanned_bytes()
-        if planned is None or rest is None or name == "none":
+        planned, whole = self.with_plan, self.whole(name)
+        if planned is None or whole is None or name == "none":
             return None
-        whole = int((rest + self._reserved(self.pools[name])).max())
         return (whole - planned) / whole if whole else 0.0
+
+    def whole(self, name: str) -> int | None:
+        """Bytes that the program takes with a pool at most; None where the profile does not know of older blocks."""
+        rest = self.plan.profile.unplanned_bytes()
+        return None if rest is None else int((rest + self._reserved(self.pools[name])).max())
 
     @property
     def with_plan(self) -> int | None:
