@@ -10,7 +10,9 @@ and Python.
 
 from __future__ import annotations
 
+import os
 import sys
+from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -45,6 +47,13 @@ __all__ = [
     "predict",
     "step",
 ]
+
+_ALLOCATOR = os.path.join(os.path.dirname(__file__), "allocator")
+if os.path.islink(_ALLOCATOR) and not glob(os.path.join(escape(_ALLOCATOR), "_core.*.so")):
+    raise ImportError(
+        f"{os.path.dirname(__file__)} is stowplan's source, which is not built there; expected another current folder, "
+        "for the stowplan that is installed, or 'pip install --editable .' in this one"
+    )
 
 _load = lazily(
     __name__,

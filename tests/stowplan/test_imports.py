@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from graphlib import TopologicalSorter
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ..children import printed
+from ..children import printed, python
 from .test_memory_commands import step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -222,3 +223,11 @@ def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
     )
     assert {f"stowplan.{module}" for module in PLANNING} <= loaded
     assert not [name for name in loaded if within(name, {"stowplan.allocator"})]
+
+
+def test_a_source_that_is_not_built_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "stowplan", tmp_path / "stowplan", symlinks=True)
+    (tmp_path / "allocator").mkdir()
+    done = python("-c", "import stowplan", folder=tmp_path)
+    assert done.returncode == 1
+    assert "expected another current folder" in done.stderr.splitlines()[-1]
