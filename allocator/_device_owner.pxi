@@ -109,7 +109,8 @@ cdef class Keeper:
     cdef keep(self, stream):
         """Note that a stream uses the pool's memory."""
         cdef int64_t handle = stream.ptr
-        self.drop_unused()
+        if handle not in self.streams or len(self.streams) >= self.many:
+            self.drop_unused()
         if isinstance(stream, self.stream_class) and getattr(stream, "_foreign_stream_ref", None) is None:
             self.streams[handle] = stream
             return

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -49,7 +48,7 @@ __all__ = [
 ]
 
 _ALLOCATOR = os.path.join(os.path.dirname(__file__), "allocator")
-if os.path.islink(_ALLOCATOR) and not glob(os.path.join(escape(_ALLOCATOR), "_core.*.so")):
+if os.path.islink(_ALLOCATOR) and not any(name.endswith(".so") for name in os.listdir(_ALLOCATOR)):
     raise ImportError(
         f"{os.path.dirname(__file__)} is stowplan's source, which is not built there; expected another current folder, "
         "for the stowplan that is installed, or 'pip install --editable .' in this one"

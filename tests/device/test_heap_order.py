@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -183,6 +184,24 @@ def test_graphs_that_come_and_go_take_bounded_memory(cupy: Any) -> None:
         held.append(program.pool.total_bytes())
     assert max(held) <= max(held[:30])
     assert program.wrong() == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_stream_for_each_batch_takes_one_batch_s_memory(cupy: Any, marked: bool, waits: bool) -> None:
+    program = Program(cupy)
+    for number in range(30):
+        stream = program.stream()
+        with stream, program.pool.step() if marked else nullcontext():
+            blocks = [program.filled(16 + number % 2, k) for k in range(2)]
+            program.check(*blocks)
+            del blocks
+        program.pool.wait()
+        if waits or number % 4 == 3:
+            stream.synchronize()
+        del stream
+    assert program.wrong() == 0
+    assert not waits or program.pool.stats.peak_reserved_bytes <= 38 * MIB
 
 
 def test_marked_blocks_take_little_more_than_they_have(cupy: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def test_a_step_without_blocks(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "id,lower\n", "PK, but not a profile"])
 @pytest.mark.parametrize(
-    "command", [["compare"], ["show"], ["fit", "--batch", "8"], ["schedule"], ["order"], ["pack"]]
+    "command", [["advise"], ["compare"], ["show"], ["fit", "--batch", "8"], ["schedule"], ["order"], ["pack"]]
 )
 def test_bad_files_are_one_line(command: list[str], text: str, tmp_path: Path) -> None:
     path = tmp_path / "bad"
@@ -162,6 +163,8 @@ def test_bad_files_are_one_line(command: list[str], text: str, tmp_path: Path) -
     arguments = [f"2={path}", f"4={path}"] if command[0] == "fit" else [path]
     (line,) = refused(*command, *arguments).splitlines()
     assert line.startswith(f"Error: {path}")
+    failed = stowplan(*command, *arguments, "--json")
+    assert (failed.exit_code, line) == (2, f"Error: {json.loads(failed.stdout)['error']}")
 
 
 # --------------------------------------------------------------------------------------------------------- the command

@@ -197,11 +197,20 @@ void HostHeap::end_period(std::int64_t now) {
   if (is_first) return;
   shrink(std::max(most_, most_before_), true);
   most_before_ = std::exchange(most_, in_use_);
+  given_back_ = 0;
 }
 
-// Gives back what lies between the blocks, if it is much.
+// Gives back what lies between the blocks, if it is much; less of it where the program soon wants it again.
 void HostHeap::bound() {
-  if (memory_.resident() > peak_in_use_ + kSlack / kPage) shrink(peak_in_use_, false);
+  if (memory_.resident() > peak_in_use_ + slack_) {
+    given_back_ += memory_.resident();
+    shrink(peak_in_use_, false);
+    given_back_ -= memory_.resident();
+    if (4 * given_back_ > peak_in_use_) {
+      slack_ = std::max(slack_, std::min(2 * slack_, peak_in_use_ / kMostSlack));
+      given_back_ = 0;
+    }
+  }
   peak_resident_ = std::max(peak_resident_, memory_.resident());
 }
 

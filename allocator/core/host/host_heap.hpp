@@ -8,8 +8,9 @@
 //
 // What stays is bounded. Time is cut into periods of kPeriod; at the end of one, the heap keeps resident no more than
 // the program has had in use in that period and in the one before, and the system gets the rest back. Within a period
-// whole huge pages go back as soon as more is resident than the most that was ever in use, and kSlack. release() gives
-// all back.
+// whole huge pages go back as soon as more is resident than the most that was ever in use, and a slack: kSlack, which
+// doubles each time that a quarter of that most has gone back within a period, as the program wants it again, up to one
+// part in kMostSlack of it. release() gives all back.
 //
 // Its memory knows which pages are resident (host_arena.hpp), so calloc() clears no page that the kernel will, and
 // nothing is given back twice.
@@ -41,7 +42,7 @@ class HostHeap {
   static constexpr std::size_t kPage = HostArena::kPage;
   static constexpr std::size_t kLazy = std::size_t{32} << 20;  // from here on the kernel clears what calloc recycles
   static constexpr std::int64_t kPeriod = 1'000'000'000;       // nanoseconds
-  static constexpr std::size_t kSlack = std::size_t{8} << 20;  // bytes
+  static constexpr std::size_t kSlack = std::size_t{8} << 20, kMostSlack = 2;  // bytes; one part in so many
 
   using Clock = std::int64_t (*)();
 
@@ -114,6 +115,7 @@ class HostHeap {
   std::atomic<std::uint64_t> requests_{0};
   std::size_t in_use_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
+  std::size_t slack_ = kSlack / kPage, given_back_ = 0;  // within the period, for the bound
   std::size_t trim_at_ = kSlack / kPage;    // pages in use at which the C library gives back what it keeps
   std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
   std::int64_t period_end_ = 0, released_until_ = 0;

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from ..terminal import console, printable
+from ...errors import StowplanError
+from ..terminal import console, printable, reason_of
 
 
 class Answer(NamedTuple):
@@ -43,7 +44,13 @@ class Reporter(click.Command):
     def invoke(self, ctx: click.Context) -> None:
         """Run the command, print its answer, and exit with status 1 if the result is negative."""
         as_json = ctx.params.pop("as_json")
-        answer: Answer = super().invoke(ctx)
+        try:
+            answer: Answer = super().invoke(ctx)
+        except (click.ClickException, StowplanError, OSError) as error:
+            if as_json:
+                text = error.format_message() if isinstance(error, click.ClickException) else reason_of(error)
+                click.echo(json.dumps({"error": text}))
+            raise
         if as_json:
             click.echo(json.dumps(answer.figures))
         else:
