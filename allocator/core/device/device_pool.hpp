@@ -193,7 +193,7 @@ class DevicePool {
   LockedLanes locked_{lock_, lanes_};
   std::unordered_map<BlockId, HeldPtr> held_;
   std::atomic<bool> any_held_{false};
-  std::atomic<std::uint64_t> departures_{0};  // of streams, when it was last seen which of them count
+  std::atomic<std::uint64_t> departures_{0};                // of streams, when it was last seen which of them count
   std::unordered_map<std::uintptr_t, ArenaMemory> arenas_;  // by base
   DeviceHeap* heap_ = nullptr;                              // that arenas come from
   std::atomic<bool> has_growing_{false};                    // an arena has less memory than was asked for

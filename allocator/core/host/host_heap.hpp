@@ -116,7 +116,7 @@ class HostHeap {
   std::size_t in_use_ = 0;  // pages
   std::size_t peak_in_use_ = 0, peak_resident_ = 0;
   std::size_t slack_ = kSlack / kPage, given_back_ = 0;  // within the period, for the bound
-  std::size_t trim_at_ = kSlack / kPage;    // pages in use at which the C library gives back what it keeps
+  std::size_t trim_at_ = kSlack / kPage;                 // pages in use at which the C library gives back what it keeps
   std::size_t most_ = 0, most_before_ = 0;  // pages in use at a time, in the period that goes on and the one before
   std::int64_t period_end_ = 0, released_until_ = 0;
 };
