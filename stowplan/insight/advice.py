@@ -11,8 +11,8 @@ retained       parameters, state: resident values; older and escaped blocks
 activations    what forward makes and backward reads; what forward asks for
 gradients      what backward makes; what it asks for
 temporaries    workspaces, and what forward alone reads; what ends before another call site asks
-step           the blocks of the step, where nothing tells more
-fragmentation  reserved by the program's own pool, and not live: recorded, or by its model
+step           the step's other blocks: no call site says forward or backward
+fragmentation  what the program's own pool reserves at most, beyond the live peak: recorded, or by its model
 =============  =====================================================================================================
 """
 
@@ -29,6 +29,7 @@ from . import on_device
 from .comparison import MALLOC, POOL_TITLES, Comparison, is_of_host, peak_of
 
 if TYPE_CHECKING:
+    from ..profiler import Profile
     from ..scheduling import StepGraph
     from ..scheduling.graph import Relation
     from ..scheduling.solve import Solution
@@ -62,7 +63,7 @@ class Remedy:
 
 
 def parts_of_profile(found: Comparison) -> dict[str, int]:
-    """Return the bytes of each part at a program's fullest moment, as far as its profile tells."""
+    """Return the bytes of each part at a program's live peak; and what its own pool needs beyond that."""
     profile = found.plan.profile
     parts, program = profile.at_live_peak(), profile.program
     if parts is None:
@@ -74,21 +75,23 @@ def parts_of_profile(found: Comparison) -> dict[str, int]:
     sites = [site.lower() for site in profile.sites]
     if tick >= 0 and any("backward" in site for site in sites):
         for row in np.flatnonzero(profile.alive_at(tick) & profile.planned).tolist():
-            kinds[_kind(profile, sites, row)] += int(profile.size[row])
+            if (kind := _kind(profile, sites, row)) is not None:
+                kinds[kind] += int(profile.size[row])
     step = {**kinds, "step": own - sum(kinds.values())}
-    live, pool = retained + own, found.pools.get(_own(found))
-    reserved = program.reserved - live if program is not None and program.reserved else 0
-    if not reserved and pool is not None:
-        reserved = pool.reserved_peak - found.planned_peak
-    return {"retained": retained, **step, "fragmentation": max(reserved, 0)}
+    reserved = 0 if program is None else program.reserved
+    if not reserved and (name := _own(found)) in found.pools:
+        whole = found.whole(name)
+        reserved = retained + found.pools[name].reserved_peak if whole is None else whole
+    return {"retained": retained, **step, "fragmentation": max(reserved - retained - own, 0)}
 
 
-def _kind(profile: Any, sites: list[str], row: int) -> str:
-    """Tell what a block of a step is by its call site, and by whether another one asks while it lives."""
+def _kind(profile: Profile, sites: list[str], row: int) -> str | None:
+    """Tell what a block is by its call site, and by whether another one asks while it lives; None: unknown."""
+    site = int(profile.site[row])
+    kinds = {"backward": "gradients", "forward": "activations"}
+    kind = None if site < 0 else next((kind for word, kind in kinds.items() if word in sites[site]), None)
     between = (profile.start > profile.start[row]) & (profile.start < profile.end[row])
-    if (profile.site[between] == profile.site[row]).all():
-        return "temporaries"
-    return "gradients" if "backward" in sites[profile.site[row]] else "activations"
+    return "temporaries" if kind and (profile.site[between] == site).all() else kind
 
 
 def _own(found: Comparison) -> str:
@@ -176,9 +179,8 @@ def of_graph(graph: StepGraph, how: dict[str, Any]) -> list[Remedy]:
                 text = f"the least that was found is {error.least + kept:,} bytes"
                 rows.append(Remedy(name, None, None, text))
                 continue
-            rows.append(
-                _remedy(graph, name, chosen, f'budget="{share:.0%}"' + ", swap=" * swap + "True" * swap)
-            )
+            offloads = ", swap=True (Chainer)" if swap else ""
+            rows.append(_remedy(graph, name, chosen, f'budget="{share:.0%}"{offloads}'))
     best = order(graph, time_limit=how.get("time_limit"))
     rows.append(Remedy("a better order", best.peak + kept, 0.0, "stowplan order"))
     return rows

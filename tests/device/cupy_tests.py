@@ -222,7 +222,7 @@ def table(
         "",
         f"The tests of {wheel.name} {wheel.version}, on two devices, each body five times in a row",
         "(those of `unittest`: once).",
-        *([f"Of each file of {sampled} at most {most} tests run, evenly spread."] if sampled else []),
+        *([f"At most {most} tests of each file of {sampled} run, evenly spread."] if sampled else []),
         f"Made by `make device-cupy-tests{made_with}`.",
         "",
         "| tests of | pass | fail | skip | differ with `CupyPool`, marked |",

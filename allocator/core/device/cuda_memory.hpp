@@ -9,8 +9,8 @@
 // for. So what goes back then goes later: with the next request after it. What a stream asks for in a capture is the
 // graph's, which may be launched at any time: it goes when the driver says that the graph has gone, or with the pool.
 //
-// A stream that the program drops leaves: an event stands for its work, and its handle may be another one's. Of one
-// that has gone by itself (another library's), or in a capture, there is none: then the pool waits for the device.
+// A stream that the program drops leaves: an event stands for its work, and its handle may be another one's. Another
+// library's stream that has gone, or one in a capture, has no event: then the pool waits for the device.
 //
 // Any thread, at any time. CUDA is never called under the lock, nor is the program.
 #pragma once

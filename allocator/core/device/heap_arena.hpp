@@ -32,7 +32,7 @@ class HeapArena {
 
   // Notes whose requests it serves from now on: the one before is done with its memory.
   void use(Stream stream);
-  // The same, where nobody knows yet: it takes nothing that a stream may still use.
+  // Its stream is not known yet: the arena takes only memory that no stream may still use.
   void lose_stream() { has_stream_ = false; }
   // Has so many addresses from now on; false: a block is there.
   bool reach_to(Bytes size);

@@ -97,7 +97,7 @@ struct Counters {
     if (used_streams < streams.size()) streams[used_streams++].stream = stream;
     return used_streams - 1;
   }
-  // Only these streams may use what they have had; and threads' own, of which nobody says when they end.
+  // Drops the peaks of streams that are not served any more. A thread's own stream stays: nobody says when it ends.
   void keep_streams(const std::vector<std::int64_t>& served) {
     for (StreamUse& use : streams) {
       if (use.stream < 0 || std::count(served.begin(), served.end(), use.stream) != 0) continue;

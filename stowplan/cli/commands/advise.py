@@ -45,16 +45,14 @@ def advise(files: tuple[Path, ...], time_limit: float | None) -> Answer:
         raise click.UsageError(
             "several files of a kind; expected one profile, one step graph, or one of each"
         )
-    parts: dict[str, int] = {}
+    parts: dict[str, dict[str, int]] = {}
     rows: dict[str, list[Remedy]] = {}
     for path in profiles:
         found = _look.compared(path, {"time_limit": time_limit})
-        parts, rows["profile"] = advice.parts_of_profile(found), advice.of_profile(found)
+        parts["profile"], rows["profile"] = advice.parts_of_profile(found), advice.of_profile(found)
     for path in graphs:
         graph, _ = with_seconds(read_graph(path))
-        own = advice.parts_of_graph(graph)
-        parts = {**parts, **own, "retained": parts.get("retained", own["retained"])}
-        parts.pop("step", None)  # which the graph divides
+        parts["graph"] = advice.parts_of_graph(graph)
         with _look.status("scheduling", scheduling_line) as progress:
             rows["graph"] = advice.of_graph(graph, {"time_limit": time_limit, "progress": progress})
     missing = [text for kind, text in _TELLS.items() if kind not in rows]
@@ -64,19 +62,19 @@ def advise(files: tuple[Path, ...], time_limit: float | None) -> Answer:
         "remedies": {kind: [dataclasses.asdict(row) for row in some] for kind, some in rows.items()},
         "cannot_be_told": missing,
     }
-    return Answer(figures, _parts(files, parts, rows, missing))
+    return Answer(figures, _tables(parts, rows, missing))
 
 
-def _parts(
-    files: tuple[Path, ...], parts: dict[str, int], rows: dict[str, list[Remedy]], missing: list[str]
+def _tables(
+    parts: dict[str, dict[str, int]], rows: dict[str, list[Remedy]], missing: list[str]
 ) -> Iterator[object]:
-    whole = sum(parts.values())
-    made = _look.table(f"Peak of {', '.join(path.name for path in files)}", "made of", "size", "share")
-    for name, size in parts.items():
-        if size:
-            made.add_row(name, human_bytes(size), f"{size / max(whole, 1):.1%}")
-    yield made
     for kind, some in rows.items():
+        whole = sum(parts[kind].values())
+        made = _look.table(f"Peak, by the {kind}", "made of", "size", "share")
+        for name, size in parts[kind].items():
+            if size:
+                made.add_row(name, human_bytes(size), f"{size / max(whole, 1):.1%}")
+        yield made
         base = some[0].size or 1
         title = "Pools and a plan" if kind == "profile" else "Schedules of the step"
         table = _look.table(title, "remedy", "most", "saves", "extra time", "switch on", left=("switch on",))

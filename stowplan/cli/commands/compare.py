@@ -52,7 +52,9 @@ def _fit(path: Path, found: Comparison, size: int) -> Answer:
 
     profile = found.plan.profile
     log = capacity.log_of(profile)
-    planned = found.plan.arena_bytes + int(profile.unplanned_step_bytes().max()) + log.older_bytes
+    planned = found.with_plan
+    if planned is None:  # a log without live bytes: its own blocks are all that is known
+        planned = found.plan.arena_bytes + int(profile.unplanned_step_bytes().max())
     figures: dict[str, dict[str, Any]] = {}
     rows = _look.table("", "", "fits", "smallest size")
     lines = []
