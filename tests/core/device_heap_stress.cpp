@@ -106,6 +106,7 @@ struct Driver {
     api.unreserve = [](void*, std::size_t) { return kCudaSuccess; };
     api.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
       if (fault() != kCudaSuccess) return kCudaOutOfMemory;
+      if (static_cast<Bytes>(size) % DeviceHeap::kPage != 0) fail("a handle has a part of a page");
       created += static_cast<Bytes>(size);
       return *handle = size, kCudaSuccess;
     };
@@ -148,8 +149,9 @@ const DeviceHeap::Owner kOwner{
     [](void*) { return Driver::fault(); },
     [](void*) { return false; }};
 
-// An arena begins in the midst of a page, which then goes: it takes nothing of the page below its base.
-void keep_to_the_base() {
+// An arena begins and ends in the midst of pages, which then go: it takes nothing below its base, and whole pages, also
+// where it reaches further since.
+void keep_to_the_base(bool reaches) {
   const CudaApi api = Driver::api();
   DeviceHeap heap(api, 0, kOwner);
   heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
@@ -161,6 +163,7 @@ void keep_to_the_base() {
   const auto arena = HeapArena::place(heap, size, 0);
   heap.give(other);
   heap.trim();
+  if (reaches && !arena->reach_to(3 * page)) fail("an arena does not reach over what is free");
   arena->extend(0, size, size, false);
   const std::vector<Range> memory = arena->memory();
   if (memory.empty() || arena->base() % page == 0) fail("the arena begins with a page");
@@ -200,7 +203,7 @@ void run(unsigned seed) {
     DeviceHeap heap(api, 0, kOwner);
     heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;
-    std::unique_ptr<HeapArena> arena;
+    std::unique_ptr<HeapArena> arenas[2];
     const bool frees_fail = seed % 4 < 2;
     if (seed % 2 == 0) heap.set_limit(8 * DeviceHeap::kPage);
     for (int operation = 0; operation < 400; ++operation) {
@@ -230,19 +233,26 @@ void run(unsigned seed) {
       if (random() % 16 == 0) heap.begin_step();
       if (random() % 16 == 0) survives(allocations, [&] { heap.make_room(); });
       if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2, nullptr); });
-      if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arena, heap, random); });
-      for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
-        if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");
-        for (const DeviceHeap::Place& block : blocks) {
-          const auto end = block.address + static_cast<std::uintptr_t>(block.size);
-          if (range.intersects({block.address, end})) fail("a block lies in an arena");
+      if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arenas[random() % 2], heap, random); });
+      std::vector<Range> taken;
+      for (const auto& arena : arenas) {
+        for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
+          if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");
+          for (const Range other : taken) {
+            if (range.intersects(other)) fail("two arenas have the same memory");
+          }
+          taken.push_back(range);
+          for (const DeviceHeap::Place& block : blocks) {
+            const auto end = block.address + static_cast<std::uintptr_t>(block.size);
+            if (range.intersects({block.address, end})) fail("a block lies in an arena");
+          }
         }
       }
       if (heap.held() != Driver::in_use()) fail("the account is not the device's");
     }
     Driver::fault_rate = 0;
     for (const DeviceHeap::Place& block : blocks) heap.give(block);
-    arena.reset();
+    for (auto& arena : arenas) arena.reset();
     heap.trim();
     if (heap.held() != Driver::in_use()) fail("the account is not the device's in the end");
     if (!frees_fail && heap.held() != 0) fail("memory that no block has did not go back");
@@ -284,7 +294,7 @@ void operator delete(void* address) noexcept { std::free(address); }
 void operator delete(void* address, std::size_t) noexcept { std::free(address); }
 
 int main(int argc, char** argv) {
-  keep_to_the_base();
+  for (const bool reaches : {false, true}) keep_to_the_base(reaches);
   const unsigned programs = 50 * static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 1);
   for (unsigned seed = 0; seed < programs; ++seed) {
     run(seed);

@@ -14,8 +14,7 @@ using Lock = std::lock_guard<profiler::SpinLock>;
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena(lane).whole()) return true;
   if (memory_.is_capturing()) return false;
-  if (has_virtual_memory() && grow_in_place(lane, size)) return true;
-  return replace_arena(lane, size);
+  return has_virtual_memory() ? grow_in_place(lane, size) : replace_arena(lane, size);
 }
 
 // Takes a larger arena from upstream. One in which nothing lives makes room for it; it comes again if there is none.
@@ -187,17 +186,9 @@ Bytes DevicePool::shrink_arenas(Bytes enough, BlockId unplanned) {
   }
   Bytes gone = 0;
   for (auto& [arena, lane, gives_all, idle] : shrinking) {
-    if (const auto stream = locked_.stream_of_lane(lane)) arena->use(*stream);
     if (!gives_all) keep_rest(idle, enough - gone);
     for (const Range range : idle) gone += static_cast<Bytes>(range.end - range.begin);
-    arena->give(idle);
-    {
-      Lock lock(lock_);
-      const auto at = arenas_.find(arena->base());
-      if (at == arenas_.end()) continue;
-      at->second.shrinks = false;
-    }
-    note_memory(*arena, lane);
+    give(*arena, lane, idle);
   }
   if (gone > 0) has_growing_ = true;
   return gone;
@@ -256,10 +247,25 @@ void DevicePool::give_idle(HeapArena& arena, LaneNumber lane) {
   std::vector<Range> idle;
   {
     Lock lock(lock_);
+    const auto at = arenas_.find(arena.base());
+    if (at == arenas_.end() || at->second.shrinks) return;  // another thread gives it
     idle = lanes_.lane(lane).withdraw_idle(arena.base());
+    at->second.shrinks = true;
   }
+  give(arena, lane, idle);
+}
+
+// Gives the heap what a lane was told is not its own any more. `shrinks` is set meanwhile, so that no other thread
+// tells the lane of that memory.
+void DevicePool::give(HeapArena& arena, LaneNumber lane, const std::vector<Range>& idle) {
   if (const auto stream = locked_.stream_of_lane(lane)) arena.use(*stream);
   arena.give(idle);
+  {
+    Lock lock(lock_);
+    const auto at = arenas_.find(arena.base());
+    if (at == arenas_.end()) return;
+    at->second.shrinks = false;
+  }
   note_memory(arena, lane);
 }
 

@@ -179,6 +179,7 @@ class DevicePool {
   void note_memory(HeapArena& arena, LaneNumber lane);
   Bytes shrink_arenas(Bytes enough, BlockId unplanned);
   void give_idle(HeapArena& arena, LaneNumber lane);
+  void give(HeapArena& arena, LaneNumber lane, const std::vector<Range>& idle);
   std::size_t give_back_held();
   std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, Bytes size);
   std::shared_ptr<HeapArena> arena_of(LaneNumber lane);

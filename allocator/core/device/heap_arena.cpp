@@ -27,7 +27,7 @@ std::unique_ptr<HeapArena> HeapArena::place(DeviceHeap& heap, Bytes size, Stream
   const Bytes last = std::max(begin, lack.begin) + size - 1;
   Bytes end = last + 1;
   if (is_empty(last)) end = std::min(heap.up(end + size), heap.holes_.at_or_after(last)->second.end);  // it may grow
-  heap.holes_.change(begin, end, Holes::kNone, Holes::kArena);
+  heap.holes_.change(heap.down(begin), heap.up(end), Holes::kNone, Holes::kArena);
   arena->begin_ = begin;
   arena->end_ = end;
   arena->user_ = user;
@@ -42,7 +42,7 @@ HeapArena::~HeapArena() {
   --heap_.users_.at(user_).asking;
   heap_.arena_bases_.erase(begin_);
   try {
-    heap_.holes_.change(begin_, end_, Holes::kArena, Holes::kNone);
+    heap_.holes_.change(heap_.down(begin_), heap_.up(end_), Holes::kArena, Holes::kNone);
   } catch (const std::bad_alloc&) {  // the addresses are lost
   }
 }
@@ -81,7 +81,7 @@ bool HeapArena::reach_to(Bytes size) {
     at = hole->second.end;
   }
   if (at < end) return false;
-  heap_.holes_.change(end_, end, Holes::kNone, Holes::kArena);
+  heap_.holes_.change(heap_.down(end_), end, Holes::kNone, Holes::kArena);
   end_ = end;
   return true;
 }
