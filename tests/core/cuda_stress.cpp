@@ -80,7 +80,7 @@ class Program {
 
   void run(int steps) {
     for (int step = 0; step < steps; ++step) {
-      const bool in_step = runs_steps_ && begin();
+      const bool in_step = runs_steps_ && begin(static_cast<Bytes>(random_() % 6) << 12);
       const Stream captured = alone_ && random_() % 8 == 0 ? kStreams[1] : Cuda::kNone;
       if (captured != Cuda::kNone) begin_capture(captured);
       const bool untold = alone_ && captured == Cuda::kNone && random_() % 8 == 0;
@@ -149,7 +149,7 @@ class Program {
     bool of_graph = false;
   };
 
-  bool begin() {
+  bool begin(Bytes more = 0) {
     LockedLanes& lanes = *pool_.lanes();
     Entered entered = lanes.enter();
     if (entered.step_slot < 0) return false;  // another thread's step
@@ -160,7 +160,7 @@ class Program {
     }
     std::vector<LaneStart> starts;
     for (const LaneNumber lane : entered.lanes) {
-      pool_.reserve(lane, plan_->arena_bytes);
+      pool_.reserve(lane, plan_->arena_bytes + more);
       starts.push_back({lane, plan_, {}, plan_->arena_bytes, true});
     }
     return lanes.begin(starts, false);
@@ -417,7 +417,7 @@ int main(int argc, char** argv) {
   for (unsigned seed = 1; seed <= 3 * static_cast<unsigned>(scale); ++seed) {
     auto pools = install(seed);
     cuda.fault_rate = seed % 2 == 0 ? 100 : 0;
-    cuda.capacity = Bytes{1} << 20;
+    cuda.capacity = seed % 3 == 0 ? Bytes{24} << 12 : Bytes{1} << 20;
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, seed, i] { Program(*pools, books, kThreads * seed + i, false, i % 2 == 0).run(20); });

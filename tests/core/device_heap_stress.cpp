@@ -233,7 +233,8 @@ void run(unsigned seed) {
       if (random() % 16 == 0) heap.begin_step();
       if (random() % 16 == 0) survives(allocations, [&] { heap.make_room(); });
       if (random() % 16 == 0) survives(allocations, [&] { heap.leave(random() % 2, nullptr); });
-      if (heap.is_virtual() && random() % 4 == 0) survives(allocations, [&] { change(arenas[random() % 2], heap, random); });
+      if (heap.is_virtual() && random() % 4 == 0)
+        survives(allocations, [&] { change(arenas[random() % 2], heap, random); });
       std::vector<Range> taken;
       for (const auto& arena : arenas) {
         for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {

@@ -200,13 +200,4 @@ std::vector<Range> HeapArena::memory() const {
   return memory;
 }
 
-bool HeapArena::is_obstructed() const {
-  const Lock lock(heap_.mutex_);
-  Bytes free = 0;
-  for (auto hole = heap_.holes_.at_or_after(begin_); hole != heap_.holes_.end() && hole->first < end_; ++hole)
-    free += std::min(hole->second.end, end_.load()) - std::max(hole->first, begin_);
-  for (const auto& [begin, end] : taken_) free += end - begin;
-  return free < reach();
-}
-
 }  // namespace stowplan::allocator

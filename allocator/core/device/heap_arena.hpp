@@ -44,12 +44,9 @@ class HeapArena {
 
   std::uintptr_t base() const { return static_cast<std::uintptr_t>(begin_); }
   Bytes reach() const { return end_ - begin_; }
-  Bytes page() const { return heap_.page(); }
-  Bytes rounded(Bytes size) const { return heap_.up(size); }
   Bytes missing(Bytes begin, Bytes end) const;  // of [begin, end), what it has not
   Bytes bytes() const { return reach() - missing(0, reach()); }
   std::vector<Range> memory() const;  // ranges that do not touch, the lowest first
-  bool is_obstructed() const;         // a block of the heap's lies in it
 
  private:
   using Lock = std::lock_guard<std::mutex>;
