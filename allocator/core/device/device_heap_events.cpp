@@ -61,7 +61,7 @@ void DeviceHeap::end_uses(std::uint64_t number) {
 // Asks the mark that is under way; makes another one for what is pending.
 void DeviceHeap::settle() {
   end_mark(false);
-  bool pends = false;
+  bool pends = false, is_alone = false;
   {
     const Lock lock(mutex_);
     for (auto at = users_.begin(); at != users_.end();) {
@@ -73,10 +73,12 @@ void DeviceHeap::settle() {
       if (is_gone && !user.has_left) by_stream_.erase(user.stream);
       at = is_gone ? users_.erase(at) : std::next(at);
     }
+    is_alone = users_.size() == 1;
   }
   if (!pends || marked_ != 0) return;
   wants_mark_ = !mark();
-  if (used_events_ == 0) end_mark(false);  // all streams are idle
+  // All streams are idle. What a stream has freed it may use as it is: handles that do not move need no calls.
+  if (used_events_ == 0 && !is_alone) end_mark(false);
 }
 
 // A program may find no hole in its captures alone, where no mark can be made: so the next request makes it.
