@@ -75,6 +75,16 @@ class PlanningOptions(NamedTuple):
         PyTorch is installed.
     UnknownSolverError
         There is no such solver.
+
+    Examples
+    --------
+    Every pool takes them as keywords, and checks them:
+
+    >>> from stowplan import NumpyPool
+    >>> pool = NumpyPool(warmup=0, max_plans=4, limit="2 GiB")
+    >>> NumpyPool(warmup=-1)
+    Traceback (most recent call last):
+    stowplan.errors.PoolError: warmup is -1; expected a number of steps, 0 or more
     """
 
     warmup: int = 1

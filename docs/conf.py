@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
+from sphinx.addnodes import pending_xref
 from sphinx.ext.napoleon import NumpyDocstring
 
 _version = os.path.join(os.path.dirname(__file__), "..", "stowplan", "_version.py")
@@ -22,7 +23,7 @@ with open(_version, encoding="utf-8") as _file:
 project = "stowplan"
 author = "the stowplan authors"
 project_copyright = "the stowplan authors"
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
 default_role = "py:obj"
 # Annotations of fields: types of other packages, whose inventories would need a network, and a private one.
 nitpick_ignore_regex = [("py:class", r"(numpy|collections\.abc|os)\..*|stowplan\.prediction\.laws\.Laws")]
@@ -133,8 +134,21 @@ class SourceModule(Directive):
                 yield from self._described(part, inner)
 
 
+def link_results(app, doctree):
+    """Make each ``docs/results/TABLE.md`` a link to that table."""
+    for literal in doctree.findall(nodes.literal):
+        table = re.fullmatch(r"docs/results/(\w+)\.md", literal.astext())
+        if table and not isinstance(literal.parent, (nodes.reference, pending_xref)):
+            link = pending_xref(
+                "", reftype="doc", refdomain="std", reftarget=f"/results/{table[1]}", refexplicit=True
+            )
+            literal.replace_self(link)
+            link += literal
+
+
 def setup(app):
     """Register the directives."""
+    app.connect("doctree-read", link_results)
     app.add_directive("command-help", CommandHelp)
     app.add_directive("reasons", Reasons)
     app.add_directive("source-module", SourceModule)

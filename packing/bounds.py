@@ -44,7 +44,16 @@ class Bound(NamedTuple):
 
 
 def lower_bound(problem: Problem) -> int:
-    """Bytes below which no placement's peak can be."""
+    """Bytes below which no placement's peak can be.
+
+    Examples
+    --------
+    Blocks 0 and 1 are alive together from tick 1 on, so no arena is smaller than both:
+
+    >>> from stowplan.packing import Problem, lower_bound
+    >>> lower_bound(Problem(size=[300, 200, 100], start=[0, 1, 3], end=[2, 4, 5]))
+    500
+    """
     return bound(problem).bytes
 
 

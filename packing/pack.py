@@ -77,6 +77,16 @@ def pack(
         The solver cannot honour a constraint of the problem.
     ProblemError
         Constraints contradict each other, or an argument is out of range.
+
+    Examples
+    --------
+    Five blocks, 20 bytes in all, fit into an arena of 12 bytes, and into no smaller one:
+
+    >>> from stowplan.packing import Problem, pack
+    >>> problem = Problem(size=[4, 4, 4, 2, 6], start=[0, 0, 0, 4, 4], end=[7, 3, 4, 6, 7])
+    >>> placement = pack(problem)
+    >>> placement.peak, placement.optimal
+    (12, True)
     """
     if time_limit is not None and not time_limit >= 0:
         raise ProblemError(f"time_limit is {time_limit}; expected seconds, 0 or more, or None")

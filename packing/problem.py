@@ -81,6 +81,15 @@ class Problem:
     Notes
     -----
     ``gaps`` is stored as (m, 5), sorted by block and start, and holds 0, 0 for every empty window.
+
+    Examples
+    --------
+    Block 0 is absent while block 1 is alive, so both fit into the same 100 bytes:
+
+    >>> from stowplan.packing import Problem, pack
+    >>> problem = Problem(size=[100, 100], start=[0, 2], end=[6, 4], gaps=[(0, 2, 4)])
+    >>> pack(problem).peak
+    100
     """
 
     size: IntArray

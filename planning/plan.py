@@ -36,6 +36,17 @@ class Plan:
         Their offsets. Checked: no two conflict.
     steps
         Steps of the program that the profile is of: 1, or as many as take turns on the plan.
+
+    Examples
+    --------
+    Blocks 0 and 2 are never alive together and share addresses; block 1 escapes and has no place in the arena:
+
+    >>> from stowplan import Profile
+    >>> from stowplan.planning import make_plan
+    >>> profile = Profile(size=[300, 100, 200], start=[0, 1, 3], end=[2, -1, 4], period=5)
+    >>> plan = make_plan(profile, alignment=64)
+    >>> plan.arena_bytes, plan.offset.tolist()
+    (320, [0, -1, 0])
     """
 
     profile: Profile

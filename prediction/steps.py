@@ -279,6 +279,17 @@ def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> S
     ProfileError
         There are fewer than two, a batch is below 1, or more than ``MOST_DIFFERENT`` of a step's requests have no
         counterpart in the largest batch's.
+
+    Examples
+    --------
+    A block of 1000 bytes, and one of 10 bytes for each sample; batch 3 meets the laws of batches 2 and 4:
+
+    >>> from stowplan import Profile
+    >>> from stowplan.prediction.steps import fit_steps
+    >>> profiles = {n: Profile([1000, 10 * n], start=[0, 1], end=[3, 2], period=4) for n in (2, 3, 4)}
+    >>> fitted = fit_steps(profiles)
+    >>> fitted.peak(batch=32).total, fitted.deviation
+    (1320, {3: 0.0})
     """
     batches = tuple(sorted(profiles))
     if len(batches) < 2:

@@ -5,8 +5,8 @@ of length `period`::
 
     tick      0     1     2     3     4     5  =  0 of the following step
     block 0   [=================)                      start 0, end 3
-    block 1         [-----------                       start 1, end -1: escaped, never freed
-    block 2   ====)             [===============       start 4, end 6: wrapped, freed at tick 1 of the following step
+    block 1               [-----------------           start 2, end -1: escaped, never freed
+    block 2   ======)                 [=====           start 4, end 6: wrapped, freed at tick 1 of the following step
 
 Wrapped blocks are Chainer's gradients, for example: `cleargrads` runs after the next forward pass.
 """
@@ -89,6 +89,17 @@ class Profile:
     ------
     ProfileError
         The columns contradict each other or the clock.
+
+    Examples
+    --------
+    Five ticks: block 0 is freed at tick 3, block 1 escapes, and block 2 is freed at tick 1 of the following step:
+
+    >>> from stowplan import Profile
+    >>> profile = Profile(size=[300, 100, 200], start=[0, 2, 4], end=[3, -1, 6], period=5)
+    >>> profile
+    <Profile: 3 blocks (1 wrapped, 1 escaped), period 5, planned peak 500 bytes>
+    >>> profile.live_bytes().tolist()  # of blocks 0 and 2, which a plan places
+    [500, 300, 300, 0, 200]
     """
 
     size: IntArray
@@ -310,6 +321,16 @@ class Profile:
             The file is truncated, foreign, of a later version, or its columns contradict each other.
         OSError
             The file cannot be opened.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> from stowplan import Profile
+        >>> profile = Profile(size=[300, 200], start=[0, 1], end=[2, 3], period=4)
+        >>> with TemporaryDirectory() as folder:
+        ...     profile.save(f"{folder}/train.profile")
+        ...     Profile.load(f"{folder}/train.profile") == profile
+        True
         """
         from ..archive import read_archive
 
@@ -396,7 +417,7 @@ class Profile:
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a problem in google/minimalloc's format as the profile of a step.
+        r"""Read a problem in google/minimalloc's format as the profile of a step.
 
         The clock is rebuilt: one tick per allocation and per free, frees before allocations of the same moment. A
         block alive from the first tick to the last with one gap between is read as a wrapped block.
@@ -405,6 +426,18 @@ class Profile:
         ------
         FormatError
             As ``stowplan.minimalloc.read``, or a block has gaps that a profile cannot hold.
+        OSError
+            The file cannot be opened.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from stowplan import Profile
+        >>> with TemporaryDirectory() as folder:
+        ...     written = Path(folder, "blocks.csv").write_text("id,lower,upper,size\na,0,7,400\nb,2,5,200\n")
+        ...     Profile.from_csv(Path(folder, "blocks.csv"))
+        <Profile: 2 blocks (0 wrapped, 0 escaped), period 4, planned peak 600 bytes>
         """
         from .. import minimalloc
 

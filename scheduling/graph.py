@@ -145,6 +145,17 @@ class StepGraph:
     GraphError
         Naming the first operator or value that is wrong, and what was expected: columns of different lengths, a
         negative size, an unknown value or operator, a value that is read before it is written, a view of a view.
+
+    Examples
+    --------
+    A forward operator, its gradient, and the update of the weights, which are value 0:
+
+    >>> from stowplan.scheduling import Phase, StepGraph
+    >>> reads, writes, size = [[0], [0, 1], [0, 2]], [[1], [2], [0]], [400, 100, 400]
+    >>> phase = [Phase.FORWARD, Phase.BACKWARD, Phase.UPDATE]
+    >>> graph = StepGraph(reads, writes, size, phase=phase, resident=[True, False, False])
+    >>> graph.resident_bytes, graph.dependencies().rows()
+    (400, [[], [0], [1]])
     """
 
     reads: Relation

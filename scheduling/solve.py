@@ -91,7 +91,8 @@ def schedule(
         Bytes that may be alive at once, without the resident ones. None: what costs no time, or, for a named policy
         (``"cheap"``, ``"selective"``), what that policy determines.
     solver
-        A name in ``solvers``, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does not keep to the budget.
+        A name in ``stowplan.scheduling.registry.solvers``, or ``"auto"``: ``"lean"``, and ``"greedy"`` where that does
+        not keep to the budget.
     time_limit
         Wall-clock seconds, 0 or more, for the search; None: the solvers' own choice, some seconds for thousands of
         operators.
@@ -119,6 +120,19 @@ def schedule(
         An argument is out of range.
     MissingDependencyError
         The solver named needs a package that is not installed.
+
+    Examples
+    --------
+    The last operator reads the first one's result again. Below 700 bytes that result is dropped and recomputed, which
+    adds a second:
+
+    >>> from stowplan.scheduling import StepGraph, schedule
+    >>> reads, writes, size = [[], [0], [1], [0, 2]], [[0], [1], [2], [3]], [100, 300, 300, 10]
+    >>> graph = StepGraph(reads, writes, size, seconds=[1.0, 1.0, 1.0, 1.0])
+    >>> for solution in schedule(graph), schedule(graph, budget=600):
+    ...     print(solution.peak, solution.extra_seconds)
+    700 0.0
+    600 1.0
     """
     options = _options(budget, time_limit, threads, rates, swap, reorder)
     found = _Run(graph, options, progress).solve(solver)

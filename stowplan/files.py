@@ -76,3 +76,8 @@ def _is_open_as(number: int, found: os.stat_result) -> bool:
         return os.path.samestat(os.fstat(number), found)
     except OSError:  # closed
         return False
+
+
+def from_here(site: str) -> str:
+    """Return a call site, with the paths of files below the current folder relative to it."""
+    return site.replace(f"{os.getcwd()}{os.sep}", "")

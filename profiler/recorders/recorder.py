@@ -119,7 +119,8 @@ class Recorder:
                     "no profile: steps are found by their call sites, which are not recorded; expected sites=True, or "
                     "each step within `with recorder.step():`"
                 )
-            raise ProfileError("no profile yet: no two consecutive steps allocated the same blocks")
+            steps = "passes of a loop" if self._auto_step else "steps (`with recorder.step():`)"
+            raise ProfileError(f"no profile yet; expected: two {steps} in a row, of the same blocks")
         assert self._profile.program is not None
         turns = self._profile.program.turns
         return replace(self._profile, program=replace(self.program(self._signature), turns=turns))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from stowplan.files import from_here
 from stowplan.insight.report import save_report
 from stowplan.profiler import Profile
 from tools.screenshots import browser, opened
@@ -116,6 +118,8 @@ def test_the_peak_is_shown_first(page: Any, profile: Profile) -> None:
     tick = int(profile.live_bytes().argmax())
     alive = int((profile.alive_at(tick) & profile.planned).sum())
     assert page.find_element(By.ID, "moment").text.startswith(f"tick {tick:,}: {alive:,} blocks, ")
+    verdict = page.find_element(By.ID, "verdict").text
+    assert re.fullmatch(r"The plan reserves .*, \d+% less than .*; .* holds the most at the peak\.", verdict)
 
 
 def pointed(page: Any, at: list[float], *, click: bool = False) -> None:
@@ -139,7 +143,7 @@ def test_hover_tells_of_a_block(page: Any, profile: Profile, map_number: int) ->
     WebDriverWait(page, 20).until(lambda browser: "site" in browser.execute_script(DEEP))
     text = page.execute_script(DEEP)
     assert f"block:{number}" in text.replace(" ", "").replace("\n", "")
-    assert profile.sites[profile.site[number]] in text
+    assert from_here(profile.sites[profile.site[number]]) in text
 
 
 def test_click_shows_who_is_alive(page: Any, profile: Profile) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...files import from_here
 from ...profiler.program import Holder
 from ...units import counted, human_bytes
 from ..terminal import console, printable
@@ -124,11 +124,6 @@ def holder_lines(profile: Profile, top: int = 3) -> list[str]:
     if rest := program.holders[top:]:
         lines.append(f"  and {counted(len(rest), 'other call site')} (stowplan show)")
     return lines
-
-
-def from_here(site: str) -> str:
-    """Return a call site, with the paths of files below the current folder relative to it."""
-    return site.replace(f"{os.getcwd()}{os.sep}", "")
 
 
 def site_on_lines(site: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...files import from_here
 from ...units import counted, human_bytes
 from ..terminal import say
 from . import _look
@@ -217,7 +218,7 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
     for number, candidate in enumerate(candidates, 1):
         mark = "*" if candidate.chosen else " "
         text = shorten(candidate.text, 80, placeholder=" ...")
-        where = f"{_look.from_here(candidate.loop)}: {text}"
+        where = f"{from_here(candidate.loop)}: {text}"
         lines.append(f" {mark}{number:2d}  {where}")
         held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
         lines.append(

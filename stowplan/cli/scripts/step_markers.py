@@ -1,4 +1,4 @@
-"""``stowplan.step()``: marks a step of a program for the pools and recorders that are entered, if there are any.
+"""``stowplan.step()``: marks a step of a program for what runs it: ``stowplan profile``, ``stowplan run``.
 
 By itself a marked program runs as an unmarked one does. ``stowplan profile`` records the marked steps, and
 ``stowplan run`` serves them from plans.
@@ -39,6 +39,9 @@ _coroutine = _Waiting()
 class step:  # noqa: N801  # used as a function
     """Return a context manager, or a decorator, around one step, the code that repeats.
 
+    ``stowplan profile`` and ``stowplan run`` look at it. A pool or a recorder of the program's own does not: it has a
+    ``step()`` of its own.
+
     Decorates functions and coroutine functions. Of several coroutines that wait for each other in one thread, only one
     runs a step at a time; there is one RuntimeWarning if that happens.
 
@@ -54,10 +57,14 @@ class step:  # noqa: N801  # used as a function
 
     Examples
     --------
+    Without ``stowplan profile`` or ``stowplan run`` the mark changes nothing:
+
     >>> import stowplan
-    >>> for _ in range(3):
+    >>> for batch in (1, 2, 3):
     ...     with stowplan.step():
-    ...         pass
+    ...         loss = batch / 2
+    >>> loss
+    1.5
     """
 
     def __init__(self, key: Hashable = None) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...files import from_here
 from ...planning import Plan
 from ...profiler.profile import UNKNOWN_SITE
 from ...units import human_bytes
@@ -120,7 +121,7 @@ def top_sites(plan: Plan, peak_tick: int) -> tuple[list[Site], IntArray]:
     def name(value: int) -> str:
         if not known:
             return f"blocks of {human_bytes(value)}"
-        return "not known" if value == UNKNOWN_SITE else profile.sites[value]
+        return "not known" if value == UNKNOWN_SITE else from_here(profile.sites[value])
 
     sites = [Site(name(int(values[k])), int(at_peak[k]), int(count[k]), int(largest[k])) for k in order]
     return sites, np.argsort(order)[group]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import MissingDependencyError
-from ...files import atomic_write
+from ...files import atomic_write, from_here
 from ...planning import Plan
 from ...profiler import Profile
 from ...units import human_bytes
@@ -111,6 +111,7 @@ def _page(plan: Plan, title: str) -> str:
         document.add_root(column)
     document.js_on_event("document_ready", CustomJS(code="stowplan.start()"))
     script, divs = components(plots.columns)
+    pools = _pools(plan, plots.maps["pool"].reserved)
     template = Environment(autoescape=True).from_string((_HERE / "page.html").read_text(encoding="utf-8"))
     resources = Resources(mode="inline", components=["bokeh", "bokeh-gl"])
     text: str = template.render(
@@ -120,7 +121,8 @@ def _page(plan: Plan, title: str) -> str:
         code=(_HERE / "report.js").read_text(encoding="utf-8"),
         script=script,
         divs=divs,
-        cards=_cards(plan, plots.maps["pool"].reserved),
+        cards=_cards(plan, pools),
+        verdict=_verdict(plan, *pools[0], sites),
         sites=[_site_line(site, k) for k, site in enumerate(sites[:_TABLE])],
         more_sites=max(len(sites) - _TABLE, 0),
         sites_known=bool(profile.sites),
@@ -133,7 +135,23 @@ def _page(plan: Plan, title: str) -> str:
     return text
 
 
-def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
+def _pools(plan: Plan, cupy_bytes: int) -> list[tuple[str, int]]:
+    """Return what would serve the step without a plan, today's first, and the bytes that it reserves."""
+    if not is_of_host(plan.profile):
+        return [("CuPy's pool", cupy_bytes)]
+    malloc = replay_malloc(requests(as_requested(plan)))
+    known = [] if malloc is None else [(POOL_TITLES[MALLOC], malloc.reserved_peak)]
+    return [*known, ("CuPy's pool, hypothetically", cupy_bytes)]
+
+
+def _verdict(plan: Plan, pool: str, pool_bytes: int, sites: Sequence[Site]) -> str:
+    """Return the report in one sentence: what a plan saves, and what holds the most at its peak."""
+    saved = 1 - plan.arena_bytes / max(pool_bytes, plan.arena_bytes, 1)
+    holds = f"; {sites[0].name} holds the most at the peak" if sites and plan.profile.sites else ""
+    return f"The plan reserves {human_bytes(plan.arena_bytes)}, {saved:.0%} less than {pool}{holds}."
+
+
+def _cards(plan: Plan, pools: Sequence[tuple[str, int]]) -> list[tuple[str, str, str]]:
     """Name, figure and note of each figure at the top of the page."""
     profile, bound = plan.profile, plan.placement.lower_bound
     cards = []
@@ -150,24 +168,13 @@ def _cards(plan: Plan, pool_bytes: int) -> list[tuple[str, str, str]]:
     def above(count: int) -> str:
         return f"{count / bound - 1:.2%} above the lower bound" if bound else ""
 
-    escaped = int(profile.escaped.sum())
-    wrapped = int(profile.wrapped[plan.rows].sum())
-    notes = [f"{wrapped:,} wrapped"] if wrapped else []
-    notes += [f"{escaped:,} escaped, not planned"] if escaped else []
+    counts = {"wrapped": profile.wrapped[plan.rows].sum(), "escaped, not planned": profile.escaped.sum()}
+    notes = [f"{count:,} {name}" for name, count in counts.items() if count]
     cards += [
         ("Planned peak", human_bytes(profile.planned_peak), f"lower bound {human_bytes(bound)}"),
         ("stowplan's arena", human_bytes(plan.arena_bytes), above(plan.arena_bytes)),
     ]
-    if is_of_host(profile):
-        malloc = replay_malloc(requests(as_requested(plan)))
-        if malloc is not None:
-            cards.append(
-                (POOL_TITLES[MALLOC], human_bytes(malloc.reserved_peak), above(malloc.reserved_peak))
-            )
-        pool = "CuPy's pool, hypothetically"
-    else:
-        pool = "CuPy's pool"
-    cards.append((pool, human_bytes(pool_bytes), above(pool_bytes)))
+    cards += [(name, human_bytes(count), above(count)) for name, count in pools]
     cards.append(("Planned blocks", f"{len(plan.rows):,}", ", ".join(notes)))
     return cards
 
@@ -189,7 +196,7 @@ def _holder_lines(profile: Profile) -> list[tuple[str, str, str, str]]:
     most = max(profile.program.live_peak, 1)
     return [
         (
-            holder.site or "unknown",
+            from_here(holder.site or "unknown"),
             human_bytes(holder.bytes),
             f"{holder.bytes / most:.1%}",
             f"{holder.blocks:,}",
