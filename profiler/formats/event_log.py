@@ -53,6 +53,8 @@ class EventLog:
         self._entry = entry
         self._events: list[int] = []  # a block's number: allocated; its complement ~number: freed
         self._size: list[int] = []
+        self._bytes = 0  # of what is alive of it
+        self._alive: list[int] = []  # after each allocation
         self._stream: list[int] = []
         self._alloc_ns: list[int] = []
         self._free_ns: list[int] = []
@@ -111,6 +113,8 @@ class EventLog:
         self._live[address] = block
         self._events.append(block)
         self._size.append(size)
+        self._bytes += size
+        self._alive.append(self._bytes)
         self._stream.append(stream)
         self._alloc_ns.append(ns)
         self._free_ns.append(UNKNOWN_NS)
@@ -124,13 +128,14 @@ class EventLog:
         if block is not None:
             self._events.append(~block)
             self._free_ns[block] = ns
+            self._bytes -= self._size[block]
         elif address not in self._seen:
             self._seen.add(address)
             self._before[address] = len(self._events), size, ns
             self._events.append(_GONE)
 
-    def profile(self) -> Profile:
-        """Make the profile of the log.
+    def profile(self, *, is_whole: bool = False) -> Profile:
+        """Make the profile of the log; ``is_whole``: unless it frees something else, nothing was alive before it.
 
         Raises
         ------
@@ -163,4 +168,5 @@ class EventLog:
             period=len(events),
             site=np.array(self._site, dtype=np.int32),
             sites=tuple(self._sites),
+            alive=np.array(self._alive if is_whole and not self._before else [], dtype=np.int64),
         )

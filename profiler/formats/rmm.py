@@ -84,7 +84,7 @@ def read(path: str | os.PathLike[str]) -> Profile:
             log.allocate(address, int(size), _handle(log, "stream", stream), ns)
         else:
             log.free(address, ns, int(size))
-    return log.profile()
+    return log.profile(is_whole=True)
 
 
 def _handle(log: EventLog, name: str, text: str) -> int:

@@ -123,7 +123,9 @@ def as_rmm(trace: Trace, path: Path) -> Trace:
             f"1,00:{second // 60:02d}:{second % 60:02d}.0,{action},{e.address:#x},{e.size},{e.stream}"
         )
     path.write_text("\n".join(rows) + "\n")
-    return Trace([event._replace(site="") for event in trace.events])
+    asked = set[int]()  # a log that frees nothing else is a whole program's
+    is_whole = all(e.address in asked or (e.allocates and asked.add(e.address) is None) for e in trace.events)
+    return Trace([event._replace(site="") for event in trace.events], {} if is_whole else None)
 
 
 def as_minimalloc(trace: Trace, path: Path) -> Trace:

@@ -44,6 +44,19 @@ def test_rmm() -> None:
     assert (profile.free_ns[0], profile.free_ns[3]) == (day + 875_000, day - 875_000)
 
 
+def test_rmm_s_log_of_a_whole_program_knows_what_was_alive(tmp_path: Path) -> None:
+    path, events = tmp_path / "rmm.csv", [("allocate", 1, 300), ("allocate", 2, 500), ("free", 1, 300)]
+    events += [("allocate", 3, 400), ("allocate", 4, 0), ("free", 2, 500)]
+    path.write_text(HEADER + "".join(ROW.format(action, hex(at), size) for action, at, size in events))
+    profile = formats.read(path)
+    assert profile.alive.tolist() == [300, 800, 900]
+    assert profile.at_live_peak() == (3, 0, 400, 500)
+    path.write_text(
+        path.read_text() + ROW.format("free", "0x9", 64)
+    )  # of a block that nobody knows the beginning of
+    assert formats.read(path).at_live_peak() is None
+
+
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_torch_snapshot(tmp_path: Path, protocol: int) -> None:
     profile = formats.read(dump(tmp_path / "snapshot.pickle", snapshot(), protocol))
