@@ -73,8 +73,8 @@ class Scheduler:
     pool
         A `stowplan.NumpyPool` or `stowplan.CupyPool`, which then serves the steps; None: the steps are not planned.
     budget
-        Bytes, a text like ``"600 MiB"``, or a share of the plain peak like ``"60%"``, for all that a step has alive,
-        parameters and state included. The plain peak is that of the first step recorded, without recomputation. None:
+        Bytes, a text like ``"600 MiB"``, or a share like ``"60%"``, for all that a step has alive, parameters and state
+        included. A share is of the peak of the first step recorded, which releases early and recomputes nothing. None:
         lean.
     key
         The key of the pool's step.

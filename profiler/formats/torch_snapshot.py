@@ -66,6 +66,7 @@ _RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_
 _PROTOCOL = 4  # the newest that the viewer reads
 _SITE = re.compile(r"(.*):([0-9]{1,9})(?: (.*))?", re.DOTALL)
 _LONGEST_NAME = 256  # a pickle of n bytes can mention a name of n bytes n times over
+_BACKWARD = re.compile(r"torch::autograd::generated::(\w{1,99})::apply\(")
 
 
 def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
@@ -214,8 +215,12 @@ def _at_the_end(segments: Any, device: int) -> tuple[int, int] | None:
 
 
 def _site(frames: Any) -> str | None:
-    """Return the call site that the frames, innermost first, stand for; None if they name no file."""
+    """Return the call site that the frames, innermost first, stand for; None if they name no file.
+
+    A step of the backward pass is known by its name in C++ alone, as no Python frame called it on its thread.
+    """
     innermost = None
+    backward = ""
     for frame in frames if isinstance(frames, (list, tuple)) else ():
         known = frame if isinstance(frame, dict) else {}
         filename, line, name = (known.get(key) for key in ("filename", "line", "name"))
@@ -225,8 +230,10 @@ def _site(frames: Any) -> str | None:
             continue
         innermost = innermost or (filename, line, name)
         if filename.endswith(".py") and "/torch/" not in filename:
-            return _text(filename, line, name)
-    return innermost and _text(*innermost)
+            return f"{_text(filename, line, name)} > {backward}" if backward else _text(filename, line, name)
+        if not backward and (step := _BACKWARD.match(name)):
+            backward = step[1]
+    return backward or (innermost and _text(*innermost))
 
 
 def _text(filename: str, line: int, name: str) -> str:

@@ -67,6 +67,19 @@ def test_torch_snapshot(tmp_path: Path, protocol: int) -> None:
     assert profile.alloc_ns.tolist() == [1_700_000_000_000_000_000] * 3
 
 
+def test_a_step_of_the_backward_pass_has_its_name(tmp_path: Path) -> None:
+    names = [
+        "torch::unwind::unwind()",
+        "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)",
+    ]
+    frames: list[dict[str, Any]] = [{"filename": "??", "line": 0, "name": name} for name in names]
+    shot = snapshot()
+    for at, more in ((0, []), (4, [{"filename": "train.py", "line": 7, "name": "step"}])):
+        shot["device_traces"][1].insert(at, {**entry("alloc", 1 << 45 | at, 64), "frames": frames + more})
+    sites = formats.read(dump(tmp_path / "backward.pickle", shot)).sites
+    assert {"BmmBackward0", "train.py:7 step > BmmBackward0"} < set(sites)
+
+
 def test_the_device_must_be_chosen_where_there_are_several(tmp_path: Path) -> None:
     shot = snapshot()
     shot["device_traces"][0].append(entry("alloc", 0, 64))
