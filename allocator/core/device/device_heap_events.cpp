@@ -73,11 +73,11 @@ void DeviceHeap::settle() {
       if (is_gone && !user.has_left) by_stream_.erase(user.stream);
       at = is_gone ? users_.erase(at) : std::next(at);
     }
-    is_alone = users_.size() == 1;
+    is_alone = users_.size() == 1 && !has_steps_;
   }
   if (!pends || marked_ != 0) return;
   wants_mark_ = !mark();
-  // All streams are idle. What a stream has freed it may use as it is: handles that do not move need no calls.
+  // All streams are idle. A program on one stream may use what it has freed as it is: no handle moves.
   if (used_events_ == 0 && !is_alone) end_mark(false);
 }
 
