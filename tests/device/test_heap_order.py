@@ -182,7 +182,7 @@ def test_graphs_that_come_and_go_take_bounded_memory(cupy: Any) -> None:
         if number % 5 == 4:
             program.device.synchronize()
         held.append(program.pool.total_bytes())
-    assert max(held) <= max(held[:30])
+    assert max(held) <= max(held[:30]) + 4 * MIB  # two pages, by when a graph's end is seen
     assert program.wrong() == 0
 
 
