@@ -53,7 +53,7 @@ class EventLog:
         self._entry = entry
         self._events: list[int] = []  # a block's number: allocated; its complement ~number: freed
         self._size: list[int] = []
-        self._bytes = 0  # of what is alive of it
+        self._bytes = 0  # of the log's blocks that are alive
         self._alive: list[int] = []  # after each allocation
         self._stream: list[int] = []
         self._alloc_ns: list[int] = []

@@ -97,7 +97,7 @@ struct Counters {
     if (used_streams < streams.size()) streams[used_streams++].stream = stream;
     return used_streams - 1;
   }
-  // Drops the peaks of streams that are not served any more. A thread's own stream stays: nobody says when it ends.
+  // Drops the peaks of streams that the pool no longer serves. A thread's own stream keeps its peak.
   void keep_streams(const std::vector<std::int64_t>& served) {
     for (StreamUse& use : streams) {
       if (use.stream < 0 || std::count(served.begin(), served.end(), use.stream) != 0) continue;

@@ -136,7 +136,7 @@ def _page(plan: Plan, title: str) -> str:
 
 
 def _pools(plan: Plan, cupy_bytes: int) -> list[tuple[str, int]]:
-    """Return what would serve the step without a plan, today's first, and the bytes that it reserves."""
+    """Return the pools that the plan is compared with, the program's own first, and the bytes that each reserves."""
     if not is_of_host(plan.profile):
         return [("CuPy's pool", cupy_bytes)]
     malloc = replay_malloc(requests(as_requested(plan)))
@@ -146,9 +146,10 @@ def _pools(plan: Plan, cupy_bytes: int) -> list[tuple[str, int]]:
 
 def _verdict(plan: Plan, pool: str, pool_bytes: int, sites: Sequence[Site]) -> str:
     """Return the report in one sentence: what a plan saves, and what holds the most at its peak."""
-    saved = 1 - plan.arena_bytes / max(pool_bytes, plan.arena_bytes, 1)
+    more = plan.arena_bytes / pool_bytes - 1 if pool_bytes else 0.0
+    compared = f"{abs(more):.0%} {'more' if more > 0 else 'less'} than {pool}"
     holds = f"; {sites[0].name} holds the most at the peak" if sites and plan.profile.sites else ""
-    return f"The plan reserves {human_bytes(plan.arena_bytes)}, {saved:.0%} less than {pool}{holds}."
+    return f"The plan reserves {human_bytes(plan.arena_bytes)}, {compared}{holds}."
 
 
 def _cards(plan: Plan, pools: Sequence[tuple[str, int]]) -> list[tuple[str, str, str]]:

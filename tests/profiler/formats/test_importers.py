@@ -51,9 +51,7 @@ def test_rmm_s_log_of_a_whole_program_knows_what_was_alive(tmp_path: Path) -> No
     profile = formats.read(path)
     assert profile.alive.tolist() == [300, 800, 900]
     assert profile.at_live_peak() == (3, 0, 400, 500)
-    path.write_text(
-        path.read_text() + ROW.format("free", "0x9", 64)
-    )  # of a block that nobody knows the beginning of
+    path.write_text(path.read_text() + ROW.format("free", "0x9", 64))  # the log does not have its allocation
     assert formats.read(path).at_live_peak() is None
 
 
