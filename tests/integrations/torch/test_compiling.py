@@ -235,6 +235,22 @@ def test_backward_runs_without_the_autocast_around_forward() -> None:
     assert_same(*map(list, found))
 
 
+def test_a_gradient_scaler_does_what_it_does_in_plain_pytorch() -> None:
+    model, batch = made(perceptron)
+    found = []
+    for backend in ("eager", compile_backend("60%")):
+        own, scaler = copy.deepcopy(model), torch.amp.GradScaler("cpu")
+        optimizer, compiled = sgd(own), torch.compile(entropy, backend=backend, dynamic=False)
+        torch.manual_seed(1)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            scaler.scale(compiled(own, *batch)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        found.append([*left(own, optimizer), torch.tensor(scaler.get_scale())])
+    assert_same(*found)
+
+
 def test_the_programs_own_checkpoints_stay() -> None:
     def checkpointed(model: Any, x: Tensor, y: Tensor) -> Tensor:
         for k in range(0, 18, 6):
