@@ -21,12 +21,14 @@ cdef class CallSites:
         ``f(code) -> bool | None``: asked once for each code object; None: stowplan's own, which is named nowhere.
     stacks
         Innermost frames of others' code that are added where such code asked, called by the user's.
+    callers
+        Frames of the user's own code that called the innermost one: so many are added, the outermost first.
 
     Attributes
     ----------
     sites
-        By number: ``"file:line function"``; with what the user's line called, and with the asker if there was one,
-        ``"file:line function > package/file:line function > asker"``.
+        By number: ``"file:line function"``; with its callers, what it called, and the asker if there was one,
+        ``"file:line caller > file:line function > package/file:line function > asker"``.
     frames
         By number: of the stack, the outermost frame first, its code and its place: the offset of the instruction that
         runs in it, or, until Python 3.10, the line.
@@ -45,10 +47,11 @@ cdef class CallSites:
     cdef int32_t asking  # -1: none
     cdef unordered_map[uint64_t, int32_t] number_of_stack  # by a hash of code and place of each frame, and the asker
     cdef size_t stacks
+    cdef size_t callers
 
-    def __init__(self, is_user_code: Callable[[CodeType], bool | None], size_t stacks=0):
+    def __init__(self, is_user_code: Callable[[CodeType], bool | None], size_t stacks=0, size_t callers=0):
         self.is_user_code = is_user_code
-        self.stacks = stacks
+        self.stacks, self.callers = stacks, callers
         self.sites, self.frames, self.codes = [], [], []
         self.users, self.askers, self.number_of_asker = {}, [], {}
         self.asking = -1
@@ -148,16 +151,19 @@ cdef class CallSites:
 
     cdef str name_of(self, list called, int32_t asking):
         """Return the site of a stack whose innermost frame comes first."""
-        names, others = [], []
+        names, own, others = [], 0, 0  # the innermost first
         for code, _, line in called:
             users = self.is_users(code)
             if users:
                 names.append(f"{code.co_filename}:{line} {code.co_name}")
-                break
-            if users is not None and len(others) < self.stacks:
+                own += 1
+                if own > self.callers:
+                    break
+            elif users is not None and not own and others < self.stacks:
                 file = "/".join(code.co_filename.replace("\\", "/").split("/")[-3:])
-                others.append(f"{file}:{line} {code.co_name}")
-        names += reversed(others)
+                names.append(f"{file}:{line} {code.co_name}")
+                others += 1
+        names.reverse()
         if asking >= 0:
             names.append(self.askers[asking])
         return " > ".join(names)

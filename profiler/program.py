@@ -41,7 +41,8 @@ class Program:
     Attributes
     ----------
     library
-        Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory), ``"PyTorch on CUDA"``.
+        Whose requests: ``"NumPy"``, ``"CuPy"``, ``"PyTorch"`` (its tensors in host memory), ``"PyTorch on CUDA"``,
+        ``"RMM"``.
     small
         Requests below this many bytes were not recorded.
     requests
@@ -104,6 +105,11 @@ class Program:
     def coverage(self) -> tuple[float, float]:
         """Shares of the requests, and of the bytes, that lie in steps; zeros where nothing was requested."""
         return self.step_requests / max(self.requests, 1), self.step_bytes / max(self.bytes, 1)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the profile is another tool's whole log, which is read as one step."""
+        return bool(self.reserved) or self.library == "RMM"
 
     def as_header(self) -> dict[str, Any]:
         """Return what `from_header` reads."""

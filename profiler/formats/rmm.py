@@ -25,10 +25,12 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 from ...errors import FormatError
 from ..profile import Profile
+from ..program import Program
 from .event_log import EventLog
 from .registry import Format, register
 from .text import first_line, lines_of
@@ -84,7 +86,10 @@ def read(path: str | os.PathLike[str]) -> Profile:
             log.allocate(address, int(size), _handle(log, "stream", stream), ns)
         else:
             log.free(address, ns, int(size))
-    return log.profile(is_whole=True)
+    profile = log.profile(is_whole=True)
+    peak = profile.live_peak or int(profile.live_bytes().max(initial=0))
+    program = Program("RMM", requests=len(profile), bytes=int(profile.size.sum()), live_peak=peak)
+    return replace(profile, program=program)
 
 
 def _handle(log: EventLog, name: str, text: str) -> int:

@@ -17,13 +17,15 @@ _OWN_FOLDERS = tuple(
 )
 
 
-def call_sites(stacks: int = 0) -> CallSites:
+def call_sites(stacks: int = 0, callers: int = 0) -> CallSites:
     """Return an object that numbers the call sites of the user's code, and names them: ``"file:line function"``.
 
     Parameters
     ----------
     stacks
         Where other code asked, called by the user's: how many of its innermost frames follow, with ``>`` between.
+    callers
+        How many frames of the user's that called its innermost one go before it.
     """
     paths = sysconfig.get_paths()
     foreign = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -37,4 +39,4 @@ def call_sites(stacks: int = 0) -> CallSites:
         path = os.path.realpath(name)
         return None if path.startswith(_OWN_FOLDERS) else not path.startswith(folders)
 
-    return CallSites(is_user_code, stacks)
+    return CallSites(is_user_code, stacks, callers)

@@ -96,13 +96,16 @@ def _kind(profile: Profile, sites: list[str], row: int) -> str | None:
 
 def _own(found: Comparison) -> str:
     profile = found.plan.profile
+    if profile.program is not None and profile.program.library == "RMM":
+        return "rmm"
     return MALLOC if is_of_host(profile) else on_device.own_pool(profile)
 
 
 def of_profile(found: Comparison) -> list[Remedy]:
     """List what the program takes as it is, if that is known, with pools, its own first, and with a plan."""
     own, profile = _own(found), found.plan.profile
-    pools = [own] if is_of_host(profile) else [own, *(name for name in on_device.POOLS if name != own), "rmm"]
+    others = () if is_of_host(profile) else (*on_device.POOLS, "rmm")
+    pools = [own, *(name for name in others if name != own)]
     rows = []
     if profile.program is not None and profile.program.reserved:
         rows.append(Remedy("as recorded", profile.program.reserved, None, ""))

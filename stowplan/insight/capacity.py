@@ -82,7 +82,7 @@ def log_of(profile: Profile) -> Log:
         The profile is of a step that repeats.
     """
     program, wrapped = profile.program, np.flatnonzero(profile.wrapped)
-    if program is not None and not program.reserved:
+    if program is not None and not program.is_log:
         raise ProfileError(
             f"the profile is one step of a {program.library} program, without what lives beside it; expected a whole "
             "log: RMM's, or a snapshot of PyTorch's"

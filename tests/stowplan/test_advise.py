@@ -96,8 +96,12 @@ def test_a_log_and_a_graph_of_it(tmp_path: Path) -> None:
     )
     found = figures("advise", log, GRAPH, "--time-limit", 600)
     assert (set(found["remedies"]), len(found["cannot_be_told"])) == ({"profile", "graph"}, 1)
+    assert found["remedies"]["profile"][0]["name"] == "RMM's pool"  # the log's own comes first
+    assert "read as one step" in stowplan("show", log).output
     alone = found["parts"]["profile"]  # no call sites: nothing tells more of the step's own blocks
     assert alone["step"] == formats.read(log).planned_peak
+    log.write_text(f"{log.read_text()}1,3.0,free,0x900,64,0\n")  # a block from before the log
+    assert any("before the file begins" in told for told in figures("advise", log)["cannot_be_told"])
 
 
 def test_bad_input(profile: Path, tmp_path: Path) -> None:

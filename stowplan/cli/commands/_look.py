@@ -61,10 +61,9 @@ def program_lines(profile: Profile) -> list[str]:
         lines.append(f"live peak of the program in the step: {human_bytes(sum(parts[1:]))} ({split}){ever}")
     if program is None:
         return lines
-    if program.reserved:
-        lines.append(
-            f"{program.library} had at most {human_bytes(program.reserved)} reserved; the trace is read as one step"
-        )
+    if program.is_log:
+        most = f"{program.library} had at most {human_bytes(program.reserved)} reserved; "
+        lines.append(f"{most if program.reserved else ''}the log is read as one step")
         unplanned = profile.unplanned_bytes()
         if parts is not None and unplanned is not None and parts.tick < unplanned.argmax() < profile.period:
             later = human_bytes(int(profile.escaped_bytes()[-1]) - parts.escaped)
@@ -224,7 +223,9 @@ def counts(plan: Plan) -> str:
     left_out = len(profile) - len(plan.rows)
     kinds = [f"{int(profile.wrapped.sum()):,} wrapped", f"{int(profile.escaped.sum()):,} escaped"]
     rest = f"; {left_out:,} of them not planned" if left_out else ""
-    return f"{counted(len(profile), 'block')} in a step ({', '.join(kinds)}){rest}"
+    turns = 1 if profile.program is None else profile.program.turns
+    steps = "a step" if turns < 2 else f"{turns} steps"
+    return f"{counted(len(profile), 'block')} in {steps} ({', '.join(kinds)}){rest}"
 
 
 @contextlib.contextmanager

@@ -56,6 +56,8 @@ def advise(files: tuple[Path, ...], time_limit: float | None) -> Answer:
         with _look.status("scheduling", scheduling_line) as progress:
             rows["graph"] = advice.of_graph(graph, {"time_limit": time_limit, "progress": progress})
     missing = [text for kind, text in _TELLS.items() if kind not in rows]
+    if profiles and found.with_plan is None:
+        missing.append("what was live before the file begins: pools and a plan are shown without it")
     figures = {
         "files": [str(path) for path in files],
         "parts": parts,

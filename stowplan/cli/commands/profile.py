@@ -84,8 +84,17 @@ def _not_ours(
     "--stacks",
     type=click.IntRange(min=0),
     default=3,
+    show_default=True,
     metavar="N",
     help="Where a library allocated, add its N innermost calls to the script's own line.",
+)
+@click.option(
+    "--callers",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Tell call sites apart by the N lines of the script that called them.",
 )
 @click.option(
     "--graph",
@@ -111,8 +120,8 @@ def profile(
     The allocations of NumPy and CuPy in the main thread are recorded, and those of PyTorch's CPU tensors on all
     threads; they are served as without stowplan. Steps are detected, or marked by --step-function, or with
     stowplan.step() in the script. SCRIPT is a file, a folder or archive with a __main__.py, or - for standard input;
-    with -m, a module. The call site of a block is the innermost line of the script's own code, with the Chainer link
-    and function, or PyTorch's operator.
+    with -m, a module. The call site of a block is the innermost line of the script's own code, the line that called
+    it before it, with the Chainer link and function, or PyTorch's operator.
 
     The output begins with the call sites that held the program's peak live memory, in a step or not. The detected loops
     follow, with their lines, their shares of all allocations, the peak of one pass, and how much of the program's peak
@@ -148,13 +157,14 @@ def _record_profile(
     small: int | None,
     no_sites: bool,
     stacks: int,
+    callers: int,
 ) -> int:
     """Run a program, and write the profile of its step; return the exit status."""
     from ..scripts.auto_recorders import recording
     from ..scripts.script import INTERRUPTED
 
     say(f"stowplan: recording {program}; Ctrl-C ends it and keeps what was recorded")
-    with recording(device, sites=not no_sites, small=small, stacks=stacks) as recorders:
+    with recording(device, sites=not no_sites, small=small, stacks=stacks, callers=callers) as recorders:
         status = program.run(arguments, step_function)
     if status not in (0, INTERRUPTED):
         left = f"{path} stays as it was" if path.exists() else "nothing was written"

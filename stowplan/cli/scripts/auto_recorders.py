@@ -49,7 +49,7 @@ class Recorders:
 
 @contextmanager
 def recording(
-    device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0
+    device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0, callers: int = 0
 ) -> Iterator[Recorders]:
     """Record the requests of this thread, and of PyTorch's CPU tensors on all threads.
 
@@ -67,11 +67,13 @@ def recording(
         of CuPy's.
     stacks
         Calls of a library that a call site has besides the user's own line.
+    callers
+        Lines of the user's that called that line, and are part of a call site.
     """
     from ...profiler import NumpyRecorder
     from ...profiler.recorders.call_sites import call_sites
 
-    where = call_sites(stacks) if sites else None
+    where = call_sites(stacks, callers) if sites else None
     found = Recorders()
     with ExitStack() as stack:
 
