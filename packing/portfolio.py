@@ -21,6 +21,7 @@ import numpy as np
 from .meetings import pairs_alive_together
 from .problem import Problem
 from .registry import PackingOptions
+from .solvers.by_conflicts import EFFORT as CONFLICT_WORK
 from .solvers.by_conflicts import MOST_PAIRS as MOST_FOR_CONFLICTS
 
 MOST_FOR_BEST_FIT = 200_000
@@ -72,11 +73,14 @@ def steps(
     pairs = pairs_alive_together(problem)
     if pairs <= MOST_FOR_OUTWARD:
         constructive.insert(1, "peak_outward")
-    if apart >= n and pairs <= MOST_FOR_CONFLICTS:
+    by_conflicts = apart >= n and pairs <= MOST_FOR_CONFLICTS
+    if by_conflicts:
         constructive = ["by_conflicts"]
     for name in constructive:
         if in_haste and name in ("window_repair", "by_conflicts"):
             yield name, replace(options, time_limit=left(), effort=1)  # one start
+        elif name == "by_conflicts":
+            yield name, replace(options, time_limit=left(), effort=CONFLICT_WORK)
         else:
             yield name, replace(options, time_limit=0 if in_haste and name == "peak_outward" else left())
     if limit == 0:
@@ -91,4 +95,4 @@ def steps(
         return
     if pairs <= MOST_PAIRS:
         yield "exact", replace(options, time_limit=EXACT_SHARE * rest)
-    yield "search", replace(options, time_limit=left())
+    yield "by_conflicts" if by_conflicts else "search", replace(options, time_limit=left())

@@ -1,6 +1,7 @@
 #include "by_conflicts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -11,10 +12,9 @@
 namespace stowplan::packing {
 namespace {
 
-// What sticks out is above this share of a run's peak, and gets this many times its priority.
-constexpr double kHigh = 0.95;
-constexpr double kRaise = 1.1;
-constexpr std::int64_t kEffort = 25'000'000;  // about a second
+// What reaches the best peak gets this many times its priority, and what it conflicts with and is placed this many.
+constexpr double kRaise = 1.2;
+constexpr double kRaiseNear = 1.02;
 constexpr std::int64_t kBetweenLooks = 1'000'000;
 
 // A block's offset x may not be in (y + above, y + below) for a neighbour's offset y.
@@ -25,49 +25,48 @@ struct Arc {
 
 class Run {
  public:
-  explicit Run(const Problem& p) : p_(p), arcs_(p.n), priority_(p.n), order_(p.n) {
+  explicit Run(const Problem& p) : p_(p), arcs_(p.n), priority_(p.n), order_(p.n), offset_(p.n) {
     find_conflicts();
     for (std::size_t i = 0; i < p.n; ++i) {
       double weight = 0;
       for (std::size_t k = 0; k < arcs_[i].size(); ++k)
         if (k == 0 || arcs_[i][k].block != arcs_[i][k - 1].block)
           weight += static_cast<double>(p.size[arcs_[i][k].block]);
-      priority_[i] = weight * static_cast<double>(p.size[i]);
+      priority_[i] = std::log(weight * static_cast<double>(p.size[i]));
     }
   }
 
-  // Places all blocks and returns the peak; kNoCeiling where the time is over first.
-  Bytes place(const Stopwatch& watch, std::vector<Bytes>& offset) {
+  const std::vector<Bytes>& offset() const { return offset_; }
+
+  // Places blocks and returns their peak; kNoCeiling where the time is over first. What reaches `best` ends the run, and
+  // comes earlier in the next.
+  Bytes place(Bytes best, const Stopwatch& watch) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
       const bool fixed_a = p_.fixed[a] != kUnplaced, fixed_b = p_.fixed[b] != kUnplaced;
       return fixed_a != fixed_b ? fixed_a : priority_[a] > priority_[b];
     });
-    std::fill(offset.begin(), offset.end(), kUnplaced);
+    std::fill(offset_.begin(), offset_.end(), kUnplaced);
+    work_ += static_cast<std::int64_t>(p_.n) + 1;
+    std::int64_t next_look = work_ + kBetweenLooks;
     Bytes peak = 0;
     for (const std::size_t i : order_) {
-      offset[i] = p_.fixed[i] != kUnplaced ? p_.fixed[i] : lowest(i, offset);
-      peak = std::max(peak, offset[i] + p_.size[i]);
-      since_look_ += static_cast<std::int64_t>(arcs_[i].size());
-      if (since_look_ > kBetweenLooks) {
-        since_look_ = 0;
+      offset_[i] = p_.fixed[i] != kUnplaced ? p_.fixed[i] : lowest(i);
+      work_ += static_cast<std::int64_t>(arcs_[i].size());
+      peak = std::max(peak, offset_[i] + p_.size[i]);
+      if (peak >= best) {
+        raise(i);
+        break;
+      }
+      if (work_ > next_look) {
+        next_look = work_ + kBetweenLooks;
         if (watch.expired()) return kNoCeiling;
       }
     }
     return peak;
   }
 
-  void raise_what_sticks_out(const std::vector<Bytes>& offset, Bytes peak) {
-    const double high = kHigh * static_cast<double>(peak);
-    for (std::size_t i = 0; i < p_.n; ++i)
-      if (static_cast<double>(offset[i] + p_.size[i]) > high) priority_[i] *= kRaise;
-  }
-
-  std::int64_t work() const {
-    std::int64_t sum = 1;
-    for (const auto& row : arcs_) sum += static_cast<std::int64_t>(row.size());
-    return sum;
-  }
+  std::int64_t work() const { return work_; }  // neighbours looked at
 
  private:
   // Pairs of pieces that overlap in time, in a sweep over their starts.
@@ -104,10 +103,17 @@ class Run {
     }
   }
 
-  Bytes lowest(std::size_t i, const std::vector<Bytes>& offset) {
+  void raise(std::size_t i) {
+    priority_[i] += std::log(kRaise);
+    for (std::size_t k = 0; k < arcs_[i].size(); ++k)
+      if (const std::size_t j = arcs_[i][k].block; offset_[j] != kUnplaced && (k == 0 || j != arcs_[i][k - 1].block))
+        priority_[j] += std::log(kRaiseNear);
+  }
+
+  Bytes lowest(std::size_t i) {
     found_.clear();
     for (const Arc& arc : arcs_[i])
-      if (const Bytes y = offset[arc.block]; y != kUnplaced)
+      if (const Bytes y = offset_[arc.block]; y != kUnplaced)
         found_.push_back({y + arc.relative.above, y + arc.relative.below});
     sort_(found_);
     Bytes x = 0;
@@ -120,11 +126,12 @@ class Run {
 
   const Problem& p_;
   std::vector<std::vector<Arc>> arcs_;
-  std::vector<double> priority_;
+  std::vector<double> priority_;  // its logarithm, which does not overflow
   std::vector<std::size_t> order_;
+  std::vector<Bytes> offset_;
   std::vector<Forbidden> found_;
   ForbiddenSorter sort_;
-  std::int64_t since_look_ = 0;
+  std::int64_t work_ = 0;
 };
 
 }  // namespace
@@ -132,18 +139,13 @@ class Run {
 Bytes by_conflicts(const Problem& p, const Control& control, Bytes* offset) {
   const Stopwatch watch(control);
   Run run(p);
-  std::vector<Bytes> trial(p.n);
   Bytes best = kNoCeiling;
-  for (std::int64_t left = control.effort > 0 ? control.effort : kEffort; left > 0 && best > control.target;
-       left -= run.work()) {
-    const Bytes peak = run.place(watch, trial);
-    if (peak == kNoCeiling) break;
-    if (peak < best) {
-      std::copy(trial.begin(), trial.end(), offset);
+  while (best > control.target && (control.effort == 0 || run.work() < control.effort)) {
+    if (const Bytes peak = run.place(best, watch); peak < best) {
+      std::copy(run.offset().begin(), run.offset().end(), offset);
       watch.report(best = peak);
     }
     if (watch.expired()) break;
-    run.raise_what_sticks_out(trial, peak);
   }
   return best;
 }

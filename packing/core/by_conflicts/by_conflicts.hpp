@@ -1,9 +1,9 @@
-// Blocks by what conflicts with them, each as low as it can; what sticks out goes earlier the next time.
+// Blocks by what conflicts with them, each as low as it can; what reaches the best peak goes earlier the next time.
 //
-//     bytes |       +-c-+  - - - - - - 95 % of the peak     a -- b, c -- a: conflicts. d conflicts with c alone, so it
+//     bytes |       +-c-+  - - - - - - the best peak        a -- b, c -- a: conflicts. d conflicts with c alone, so it
 //           | +---a---+-+                                   may lie below both a and b, whatever their lifetimes are.
-//           | +--+----+ +--d--+                             c sticks out: it is placed earlier in the next run.
-//           | +b-+      +-----+
+//           | +--+----+ +--d--+                             c reaches the peak: the run ends, and c is placed earlier in
+//           | +b-+      +-----+                             the next one; so is a, which conflicts with it, a little.
 //           +-------------------> clock
 //
 // Pairs that are kept apart are conflicts like any others, so time has no meaning here: a skyline, windows or a fullest
@@ -20,7 +20,7 @@
 namespace stowplan::packing {
 
 // Writes problem.n offsets and returns the peak; kNoCeiling where the time is over before all are placed. Effort is
-// counted in neighbours looked at; one run is made, whatever it takes.
+// counted in neighbours looked at; one run is made, whatever it takes. Without an effort it goes on until the time limit.
 Bytes by_conflicts(const Problem& problem, const Control& control, Bytes* offset);
 
 }  // namespace stowplan::packing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import inf, log
 
 from stowplan.packing import Problem
 
@@ -18,9 +19,11 @@ def by_conflicts(problem: Problem, runs: int) -> list[int]:
         if start[a] < end[b] and start[b] < end[a]:
             forbidden[of[a]].add((of[b], lower[b] - upper[a], upper[b] - lower[a]))
             forbidden[of[b]].add((of[a], lower[a] - upper[b], upper[a] - lower[b]))
-    priority = [float(sum(size[j] for j in {j for j, *_ in forbidden[i]})) * size[i] for i in range(n)]
+    near = [{j for j, *_ in forbidden[i]} for i in range(n)]
+    worth = [float(sum(size[j] for j in near[i])) * size[i] for i in range(n)]
+    priority = [log(product) if product else -inf for product in worth]
     best: list[int] = []
-    least = None
+    least: float = inf
     for _ in range(runs):
         at: dict[int, int] = {}
         for i in sorted(range(n), key=lambda i: (fixed[i] < 0, -priority[i])):
@@ -31,10 +34,11 @@ def by_conflicts(problem: Problem, runs: int) -> list[int]:
                 if fixed[i] < 0 and above < x < below:
                     x = -(-below // alignment[i]) * alignment[i]
             at[i] = x
-        peak = max((at[i] + size[i] for i in range(n)), default=0)
-        if least is None or peak < least:
-            best, least = [at[i] for i in range(n)], peak
-        for i in range(n):
-            if at[i] + size[i] > 0.95 * peak:
-                priority[i] *= 1.1
+            if x + size[i] >= least:
+                priority[i] += log(1.2)
+                for j in near[i] & at.keys():
+                    priority[j] += log(1.02)
+                break
+        else:
+            best, least = [at[i] for i in range(n)], max((at[i] + size[i] for i in range(n)), default=0)
     return best

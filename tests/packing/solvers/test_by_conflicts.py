@@ -21,9 +21,8 @@ def test_the_first_run_is_the_reference_s(problem):
 def test_many_runs_are_the_reference_s(seed):
     problem = random_problem(seed, 60)
     found = [solvers["by_conflicts"](problem, PackingOptions(effort=e)).offsets.tolist() for e in (1, 10**6)]
-    many = [reference.by_conflicts(problem, runs) for runs in range(1, 12)]
-    assert found[0] == many[0]
-    assert peak_of(problem, np.array(found[1])) <= min(peak_of(problem, np.array(x)) for x in many)
+    assert found[0] == reference.by_conflicts(problem, runs=1)
+    assert peak_of(problem, np.array(found[1])) <= peak_of(problem, np.array(reference.by_conflicts(problem, 99)))
 
 
 def forbidden_pairs(n: int, pairs: int) -> tuple[Problem, int]:
@@ -42,7 +41,7 @@ def forbidden_pairs(n: int, pairs: int) -> tuple[Problem, int]:
 
 def test_very_many_forbidden_pairs_come_near_the_live_bound():
     problem, bound = forbidden_pairs(2000, 50_000)
-    assert pack(problem, "by_conflicts").peak <= 1.10 * bound < pack(problem, "peak_outward").peak
+    assert pack(problem, "by_conflicts").peak <= 1.07 * bound < pack(problem, "peak_outward").peak
 
 
 def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():
