@@ -31,8 +31,8 @@ LEAST_FOR_REPAIR = 2_000
 MOST_PAIRS = 2_000_000
 # About 0.4 s for each run of `peak_outward`: one on problems that are not of its kind.
 MOST_FOR_OUTWARD = 40_000_000
-# Nodes times blocks: about half a second of `exact`.
-EXACT_WORK = 16_000_000
+# Nodes times blocks: about a second of `exact`.
+EXACT_WORK = 32_000_000
 # In haste.
 HASTE = 16
 NEAR = 0.005

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stowplan.compat import enable_chainer
 
+from ..measures.runner import CannotRunError
 from .table import Table
 
 enable_chainer()
@@ -17,31 +18,40 @@ from ..parallel.recomputation import overheads  # noqa: E402
 
 WAYS: tuple[Parallel, ...] = ("tensor", "sequence", "selective")
 SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=8)
+WIDTHS = ((128, 4), (256, 4), (512, 8))
+"""And heads, of what recomputation costs: products of matrices grow faster with the width than what attention keeps."""
 GPT3 = (2048, 1, 12_288, 96)
 """Words, batch, width and heads of GPT-3, a layer of which the paper splits over 8 ranks."""
 
 
 def tables(quick: bool) -> Iterator[Table]:
-    """Return what ranks keep, beside the closed forms, and what recomputation costs."""
-    shape = dataclasses.replace(SHAPE, layers=2) if quick else SHAPE
-    rows = []
-    for ranks in (2,) if quick else (2, 4):
-        for way in WAYS:
-            row = measure(way, ranks, shape)
-            rows.append(
-                [way, str(ranks), f"{row['kept']:,}", f"{row['form']:,}", f"{row['kept_over_form']:.4f}"]
-            )
+    """Return what ranks keep, beside the closed forms, if there is MPI; and what recomputation costs."""
+    small = dataclasses.replace(SHAPE, layers=2)
+    rows, note = [], KEPT
+    try:
+        for ranks in (2,) if quick else (2, 4):
+            for way in WAYS:
+                row = measure(way, ranks, small if quick else SHAPE)
+                sizes = (f"{row[name]:,}" for name in ("kept", "form"))
+                rows.append([way, str(ranks), *sizes, f"{row['kept_over_form']:.4f}"])
+    except (ModuleNotFoundError, CannotRunError) as error:
+        note = f"Not measured: {error}"
     yield Table(
-        "A rank of MPI keeps, bytes", ("by", "ranks", "kept", "closed form", "kept / form"), rows, KEPT
+        "A rank of MPI keeps, bytes", ("by", "ranks", "kept", "closed form", "kept / form"), rows, note
     )
     forms = {way: activation_bytes(*GPT3, 8, way, item=2) for way in WAYS}
     rows = [[way, f"{form / 2**20:,.1f}", f"{forms['tensor'] / form:.1f}"] for way, form in forms.items()]
     yield Table(
         "A layer of GPT-3 on 8 ranks, by the forms", ("by", "kept, MiB", "less than by tensor"), rows, FORMS
     )
-    found = overheads(**dataclasses.asdict(shape))
-    rows = [[str(row["recomputation"]), f"{row['peak'] / 2**20:.1f}", f"{row['extra']:.1%}"] for row in found]
-    yield Table("Recomputation on one rank", ("recomputed", "live peak, MiB", "time more"), rows, OVERHEADS)
+    rows = []
+    for width, heads in WIDTHS[:1] if quick else WIDTHS:
+        found = overheads(**dataclasses.asdict(dataclasses.replace(small, width=width, heads=heads)))
+        for row in found:
+            cells = f"{row['extra']:.1%}", f"{row['extra'] / found[-1]['extra']:.0%}"
+            rows.append([f"{row['recomputation']}, width {width}", f"{row['peak'] / 2**20:.1f}", *cells])
+    columns = ("recomputed", "live peak, MiB", "time more", "of full's time")
+    yield Table("Recomputation on one rank, two blocks", columns, rows, OVERHEADS)
 
 
 KEPT = (

@@ -1,6 +1,7 @@
-"""Train VGG16 for images of 32 x 32 in processes of their own: plain Chainer on NumPy, and stowplan in less memory.
+"""Train a network in processes of their own: plain Chainer on NumPy, and stowplan in less memory.
 
-NNTrainer's case: a batch of 64, SGD with momentum. A process trains as many steps as it is told, and prints what it
+NNTrainer's case: VGG16 for images of 32 x 32, or a perceptron, whose parameters are most of its memory; a batch of 64,
+SGD with momentum. A process trains as many steps as it is told, and prints what it
 took as a line of JSON. Where a control group for memory can be made, it is held to a limit, without the kernel's swap.
 """
 
@@ -27,11 +28,13 @@ from ..programs.measure import ONE_THREAD
 BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 """Channels of the convolutions between two poolings."""
 WIDTHS = (256, 256, 100)
+MLP = (1024, 12)
+"""Width and layers."""
 SETTLED = 5
 """Steps before a schedule serves."""
 
 
-def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
+def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") -> dict[str, Any]:
     """Train in this process.
 
     Parameters
@@ -44,16 +47,18 @@ def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
         How many.
     part
         The network has this part of its channels, and of its batch of 64; 1: all.
+    network
+        ``"vgg16"`` or ``"mlp"``.
     """
     import stowplan.chainer  # isort: skip (mends Chainer before it is imported)
     import chainer
 
     np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
     pool = None if way == "plain" else stowplan.NumpyPool()
+    start = _status("VmHWM")
     with contextlib.nullcontext() if pool is None else pool:
-        model = _network(part)
+        model = _vgg16(part) if network == "vgg16" else _mlp(part)
         optimizer = chainer.optimizers.MomentumSGD(0.01).setup(model)
-        before = _status("VmHWM")
         step: Any = contextlib.nullcontext if pool is None else pool.step
         if way in ("recomputed", "swapped"):
             scheduler = stowplan.chainer.Scheduler(
@@ -62,8 +67,9 @@ def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
             step = scheduler.step
         batches = np.random.default_rng(1)
         taken = []
+        shape = (64 // part, *((3, 32, 32) if network == "vgg16" else (MLP[0] // part,)))
         for _ in range(steps):
-            x = batches.standard_normal((64 // part, 3, 32, 32), dtype=np.float32)
+            x = batches.standard_normal(shape, dtype=np.float32)
             t = batches.integers(0, WIDTHS[-1], 64 // part, dtype=np.int32)
             began = time.perf_counter(), time.process_time()
             try:
@@ -72,15 +78,16 @@ def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
             except BudgetError as error:
                 return {"least": error.least}
             taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-    resident = _status("VmHWM")
+    resident, last = _status("VmHWM"), _status("VmRSS")  # before all parameters are read
     bits = hashlib.sha256()
     for param in model.params():
         bits.update(np.ascontiguousarray(param.array))
         bits.update(np.ascontiguousarray(param.update_rule.state["v"]))
     wall, cpu = np.array(taken).T
     return {
-        "before": before,
+        "start": start,
         "resident": resident,
+        "last": last,
         "live": 0 if pool is None else pool.stats.peak_live_bytes,
         "wall": float(wall.sum()),
         "cpu": float(cpu.sum()),
@@ -89,7 +96,17 @@ def train(way: str, budget: int, steps: int, part: int) -> dict[str, Any]:
     }
 
 
-def _network(part: int) -> Any:
+def _mlp(part: int) -> Any:
+    import chainer
+    import chainer.functions as F  # noqa: N812
+    import chainer.links as L  # noqa: N812
+
+    width, layers = MLP[0] // part, MLP[1]
+    linear = [L.Linear(width, width) for _ in range(layers)]
+    return L.Classifier(chainer.Sequential(*(link for layer in linear for link in (layer, F.relu))))
+
+
+def _vgg16(part: int) -> Any:
     import chainer
     import chainer.functions as F  # noqa: N812 (Chainer's own habit)
     import chainer.links as L  # noqa: N812
@@ -128,12 +145,14 @@ def _status(name: str) -> int:
     return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
 
 
-def measure(way: str, budget: int = 0, steps: int = 10, part: int = 1, limit: int = 0) -> dict[str, Any]:
+def measure(
+    way: str, budget: int = 0, steps: int = 10, part: int = 1, network: str = "vgg16", *, limit: int = 0
+) -> dict[str, Any]:
     """Train in a process of its own.
 
     Parameters
     ----------
-    way, budget, steps, part
+    way, budget, steps, part, network
         As for `train`.
     limit
         Bytes that a control group holds the process to, if one can be made; 0: none.
@@ -144,7 +163,7 @@ def measure(way: str, budget: int = 0, steps: int = 10, part: int = 1, limit: in
         What the process took; ``least`` if the budget cannot be kept; ``killed`` if it was for its memory.
     """
     with _group(limit) as group:
-        command = [sys.executable, "-m", __name__, way, str(budget), str(steps), str(part)]
+        command = [sys.executable, "-m", __name__, way, str(budget), str(steps), str(part), network]
         if group is not None:
             command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *command]
         done = subprocess.run(
@@ -154,7 +173,7 @@ def measure(way: str, budget: int = 0, steps: int = 10, part: int = 1, limit: in
         return {"killed": True}
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        raise RuntimeError(f"VGG16, {way}: {said[-1] if said else done.returncode}")
+        raise RuntimeError(f"{network}, {way}: {said[-1] if said else done.returncode}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -199,4 +218,4 @@ def _made(limit: int) -> Path | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(train(sys.argv[1], *map(int, sys.argv[2:]))))
+    print(json.dumps(train(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5])))

@@ -26,7 +26,7 @@ def test_pisarchyk_and_lee() -> None:
     offsets, objects = cells("pisarchyk_lee")
     assert len(offsets) == 4
     assert len(objects) == 6
-    exact = {"mobilenet_v1", "mobilenet_v2", "deeplab_v3"}
+    exact = {"mobilenet_v1", "mobilenet_v2", "deeplab_v3", "posenet"}
 
     def differing(table: dict[str, dict[str, str]]) -> set[tuple[str, str]]:
         return {(title, network) for title, row in table.items() for network in exact if "(" in row[network]}
@@ -38,6 +38,7 @@ def test_pisarchyk_and_lee() -> None:
         ("by size improved", "mobilenet_v2"),
         ("by breadth", "mobilenet_v1"),
         ("by breadth", "mobilenet_v2"),
+        ("by breadth", "posenet"),
         ("min-cost flow (Lee et al. 2019)", "deeplab_v3"),
     }
     assert objects["by size improved"]["deeplab_v3"] == "6.437"
@@ -75,10 +76,11 @@ def test_nntrainer() -> None:
 
 
 def test_somas() -> None:
-    decided, placed = cells("somas")
+    decided, placed, pairs = cells("somas")
     assert {name: row["forbidden pairs"] for name, row in decided.items()} == {"alexnet_b1_train": "57"}
     assert placed["alexnet_b1_train"]["arena / bound"] == "1.000"
     assert float(placed["alexnet_b1_train"]["a stream an arena, MiB"]) > 235.2
+    assert set(pairs) == {"0"}
 
 
 def test_revbifpn() -> None:

@@ -7,15 +7,15 @@ larger arena. ``search`` wants seconds: ``docs/results/packing.md`` has what it 
 import pytest
 
 from experiments.packing.generate import generate
+from experiments.papers.somas import forbidden_pairs
 from stowplan.packing import pack, portfolio
 
 from .problems import data, random_problem
-from .solvers.test_by_conflicts import forbidden_pairs
 
 FIRST = {"best_fit": lambda: data("mobilenet_v2"), "best_fit_orders": lambda: data("idealloc/G_1.csv")}
 """Problems of which these meet the bound."""
 BETTER = {
-    "by_conflicts": (lambda: forbidden_pairs(2000, 50_000)[0], 12_722_688),
+    "by_conflicts": (lambda: forbidden_pairs(0)[0], 12_722_688),
     "peak_outward": (lambda: random_problem(3), 13_457),
     "window_repair": (lambda: generate(3000, 100), 139_686_400),
     "exact": (lambda: data("minimalloc/K.1048576.csv"), 1_048_576),

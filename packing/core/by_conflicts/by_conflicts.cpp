@@ -38,8 +38,8 @@ class Run {
 
   const std::vector<Bytes>& offset() const { return offset_; }
 
-  // Places blocks and returns their peak; kNoCeiling where the time is over first. What reaches `best` ends the run, and
-  // comes earlier in the next.
+  // Places blocks and returns their peak; kNoCeiling where the time is over first. What reaches `best` ends the run,
+  // and comes earlier in the next.
   Bytes place(Bytes best, const Stopwatch& watch) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {

@@ -2,8 +2,9 @@
 //
 //     bytes |       +-c-+  - - - - - - the best peak        a -- b, c -- a: conflicts. d conflicts with c alone, so it
 //           | +---a---+-+                                   may lie below both a and b, whatever their lifetimes are.
-//           | +--+----+ +--d--+                             c reaches the peak: the run ends, and c is placed earlier in
-//           | +b-+      +-----+                             the next one; so is a, which conflicts with it, a little.
+//           | +--+----+ +--d--+                             c reaches the peak: the run ends, and c is placed earlier
+//           in | +b-+      +-----+                             the next one; so is a, which conflicts with it, a
+//           little.
 //           +-------------------> clock
 //
 // Pairs that are kept apart are conflicts like any others, so time has no meaning here: a skyline, windows or a fullest
@@ -20,7 +21,8 @@
 namespace stowplan::packing {
 
 // Writes problem.n offsets and returns the peak; kNoCeiling where the time is over before all are placed. Effort is
-// counted in neighbours looked at; one run is made, whatever it takes. Without an effort it goes on until the time limit.
+// counted in neighbours looked at; one run is made, whatever it takes. Without an effort it goes on until the time
+// limit.
 Bytes by_conflicts(const Problem& problem, const Control& control, Bytes* offset);
 
 }  // namespace stowplan::packing

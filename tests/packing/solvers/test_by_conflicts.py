@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from stowplan.packing import PackingOptions, Problem, lower_bound, pack, portfolio, solvers
+from experiments.papers.somas import forbidden_pairs
+from stowplan.packing import PackingOptions, Problem, pack, portfolio, solvers
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers import by_conflicts
 
@@ -22,25 +23,13 @@ def test_many_runs_are_the_reference_s(seed):
     problem = random_problem(seed, 60)
     found = [solvers["by_conflicts"](problem, PackingOptions(effort=e)).offsets.tolist() for e in (1, 10**6)]
     assert found[0] == reference.by_conflicts(problem, runs=1)
-    assert peak_of(problem, np.array(found[1])) <= peak_of(problem, np.array(reference.by_conflicts(problem, 99)))
-
-
-def forbidden_pairs(n: int, pairs: int) -> tuple[Problem, int]:
-    """n random blocks, pairs of them that never live together kept apart, and the bound of the lifetimes alone."""
-    rng = np.random.default_rng(0)
-    start = rng.integers(0, n, n)
-    end = start + rng.integers(1, 60, n)
-    size = rng.integers(1, 1000, n) * 512
-    apart: dict[tuple[int, int], None] = {}
-    while len(apart) < pairs:
-        i, j = sorted(rng.integers(0, n, 2).tolist())
-        if i != j and not (start[i] < end[j] and start[j] < end[i]):
-            apart[i, j] = None
-    return Problem(size, start, end, apart=list(apart)), lower_bound(Problem(size, start, end))
+    assert peak_of(problem, np.array(found[1])) <= peak_of(
+        problem, np.array(reference.by_conflicts(problem, 99))
+    )
 
 
 def test_very_many_forbidden_pairs_come_near_the_live_bound():
-    problem, bound = forbidden_pairs(2000, 50_000)
+    problem, bound = forbidden_pairs(0)
     assert pack(problem, "by_conflicts").peak <= 1.07 * bound < pack(problem, "peak_outward").peak
 
 
