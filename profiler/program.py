@@ -71,6 +71,10 @@ class Program:
         The most bytes that the library's own pool had reserved; 0 where that is not known.
     before
         Bytes alive when a trace that is read as one step began; 0 where that is not known.
+    failed
+        Requests of a log that its pool refused, which are not among ``requests``.
+    wanted
+        The most bytes that would have been live with one of these.
     holders
         What held ``live_peak``, at the first of its moments, the most bytes first; empty where that was not recorded.
 
@@ -99,6 +103,8 @@ class Program:
     threads: bool = False
     reserved: int = 0
     before: int = 0
+    failed: int = 0
+    wanted: int = 0
     holders: tuple[Holder, ...] = ()
 
     @property
@@ -109,7 +115,7 @@ class Program:
     @property
     def is_log(self) -> bool:
         """Whether the profile is another tool's whole log, which is read as one step."""
-        return bool(self.reserved) or self.library == "RMM"
+        return self.library in ("RMM", "PyTorch on CUDA")
 
     def as_header(self) -> dict[str, Any]:
         """Return what `from_header` reads."""

@@ -201,7 +201,7 @@ PERCEPTRON = (
 )
 PERCEPTRON_NOTE = (
     "*Resident*: the most that the process has beside what it had before the network was made, its first steps "
-    "included; after them it falls, as the heap gives back what it no longer needs. The parameters, their gradients and "
+    "included; after them the heap gives back what is no longer needed. The parameters, their gradients and "
     "the momentum are three times 48 MiB. The paper has a Transformer in a twentieth, by its plan."
 )
 

@@ -45,6 +45,8 @@ class EventLog:
     ----------
     at
         The entry, or line, that is being read: set before each call.
+    failed
+        Of each request that was refused, the bytes that it and the log's blocks alive take.
     """
 
     def __init__(self, path: str | os.PathLike[str], entry: str | None = None) -> None:
@@ -54,6 +56,7 @@ class EventLog:
         self._events: list[int] = []  # a block's number: allocated; its complement ~number: freed
         self._size: list[int] = []
         self._bytes = 0  # of the log's blocks that are alive
+        self.failed: list[int] = []
         self._alive: list[int] = []  # after each allocation
         self._stream: list[int] = []
         self._alloc_ns: list[int] = []
@@ -133,6 +136,10 @@ class EventLog:
             self._seen.add(address)
             self._before[address] = len(self._events), size, ns
             self._events.append(_GONE)
+
+    def fail(self, size: int) -> None:
+        """Note a request that was refused."""
+        self.failed.append(self._bytes + size)
 
     def profile(self, *, is_whole: bool = False) -> Profile:
         """Make the profile of the log; ``is_whole``: unless it frees something else, nothing was alive before it.

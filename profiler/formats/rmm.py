@@ -11,7 +11,7 @@
 Thread   not used: an address is one whichever thread asks
 Time     time of day with microseconds, or seconds since the epoch. The time of day lacks the day: the
          profile's timestamps then count from midnight of the first day
-Action   ``allocate``; ``free`` (``deallocate`` in RMM's guide); ``allocate failure``, left out
+Action   ``allocate``; ``free`` (``deallocate`` in RMM's guide); ``allocate failure``, counted
 Pointer  hexadecimal
 Size     bytes. An allocation of 0 bytes occupies nothing: left out, and so is its free
 Stream   hexadecimal or decimal handle of the CUDA stream
@@ -75,12 +75,13 @@ def read(path: str | os.PathLike[str]) -> Profile:
             days += 1
         before = ns
         ns += days * _DAY
-        if action == "allocate failure":
-            continue
-        if action not in ("allocate", "free", "deallocate"):
+        if action not in ("allocate", "free", "deallocate", "allocate failure"):
             raise log.refusal(f"the action {action[:40]!r}; expected allocate, free or allocate failure")
         if _SIZE.fullmatch(size) is None:
             raise log.refusal(f"the size {size[:40]!r}; expected bytes, 0 or more")
+        if action == "allocate failure":
+            log.fail(int(size))
+            continue
         address = _handle(log, "pointer", pointer)
         if action == "allocate":
             log.allocate(address, int(size), _handle(log, "stream", stream), ns)
@@ -88,7 +89,14 @@ def read(path: str | os.PathLike[str]) -> Profile:
             log.free(address, ns, int(size))
     profile = log.profile(is_whole=True)
     peak = profile.live_peak or int(profile.live_bytes().max(initial=0))
-    program = Program("RMM", requests=len(profile), bytes=int(profile.size.sum()), live_peak=peak)
+    program = Program(
+        "RMM",
+        requests=len(profile),
+        bytes=int(profile.size.sum()),
+        live_peak=peak,
+        failed=len(log.failed),
+        wanted=max(log.failed, default=0),
+    )
     return replace(profile, program=program)
 
 

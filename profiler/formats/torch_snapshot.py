@@ -17,7 +17,8 @@ free_requested     nothing: another stream may still use the block
 free_completed     the free. (The viewer's own ``free``, one event for both, is read as well.)
 segment_alloc/map  the caching allocator asks the device for as many bytes; ``segment_free`` and ``_unmap``
                    give them back
-oom, snapshot, …   nothing
+oom                a request that was refused: counted
+snapshot, …        nothing
 =================  ====================================================================================
 
 A snapshot has traces only where ``torch.cuda.memory._record_memory_history()`` was called before. A block's call site
@@ -91,6 +92,7 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
     device = _choose(path, traces, device)
     log = EventLog(path, f"device_traces[{device}][{{}}]")
     alive: list[int] = []  # its changes
+    refused: list[tuple[int, int]] = []  # requests: how many changes of `alive` came before, and bytes
     reserved: list[int] = []
     allocations: list[int] = []  # how many changes of `alive` there were after each
     sites: dict[int, str | None] = {}  # by the identity of the frames, which many entries share
@@ -100,6 +102,8 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             raise log.refusal("no action; expected an entry of a trace")
         if action in _RESERVES:
             reserved.append(_RESERVES[action] * log.integer(entry, "size"))
+        if action == "oom":
+            refused.append((len(alive), log.integer(entry, "size")))
         if action not in ("alloc", "free_completed", "free"):
             continue
         address, size = log.integer(entry, "addr"), log.integer(entry, "size")
@@ -117,13 +121,20 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
             sites[id(frames)] = _site(frames)
         log.allocate(address, size, log.integer(entry, "stream", 0), ns, sites[id(frames)])
     profile = log.profile()
+    program = Program(LIBRARY, requests=len(profile), bytes=int(profile.size.sum()), failed=len(refused))
     at_the_end = _at_the_end(segments, device)
     if at_the_end is None:
-        return profile
+        return replace(profile, program=program)
     in_segments, in_blocks = _ending_at(reserved, at_the_end[0]), _ending_at(alive, at_the_end[1])
     if in_segments is None or in_blocks is None or not in_segments.any():
-        return profile
-    program = _program(profile, in_blocks, in_segments)
+        return replace(profile, program=program)
+    program = replace(
+        program,
+        live_peak=int(in_blocks.max()),
+        reserved=int(in_segments.max()),
+        before=int(in_blocks[0]),
+        wanted=max((int(in_blocks[at]) + size for at, size in refused), default=0),
+    )
     return replace(profile, alive=in_blocks[allocations], program=program)
 
 
@@ -146,17 +157,6 @@ def write(path: str | os.PathLike[str], profile: Profile, offsets: IntArray) -> 
     """
     with atomic_write(path) as file:
         pickle.dump(_snapshot(profile, np.asarray(offsets)), file, protocol=_PROTOCOL)
-
-
-def _program(profile: Profile, in_blocks: IntArray, in_segments: IntArray) -> Program:
-    return Program(
-        library=LIBRARY,
-        requests=len(profile),
-        bytes=int(profile.size.sum()),
-        live_peak=int(in_blocks.max()),
-        reserved=int(in_segments.max()),
-        before=int(in_blocks[0]),
-    )
 
 
 def _parts(path: str | os.PathLike[str]) -> tuple[Any, list[list[Any]]]:

@@ -9,12 +9,16 @@ from types import CodeType
 
 from .._recorder import CallSites
 
-# In a checkout the packages stand side by side at its top; installed, they are foreign as any package is.
-_TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-_OWN_FOLDERS = tuple(
-    os.path.join(_TOP, name, "")
-    for name in ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
-)
+
+def _own_folders(top: str) -> tuple[str, ...]:
+    """Return stowplan's folders: the package's own, or in a checkout its rooms, which stand side by side at the top."""
+    if os.path.exists(os.path.join(top, "__init__.py")):
+        return (os.path.join(top, ""),)
+    rooms = ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
+    return tuple(os.path.join(top, name, "") for name in rooms)
+
+
+_OWN_FOLDERS = _own_folders(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
 
 
 def call_sites(stacks: int = 0, callers: int = 0) -> CallSites:

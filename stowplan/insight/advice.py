@@ -170,7 +170,7 @@ def of_graph(graph: StepGraph, how: dict[str, Any]) -> list[Remedy]:
     kept, recorded = graph.resident_bytes, simulate(graph, as_recorded(graph)).peak
     plain = recorded + kept
     rows = [
-        Remedy("as recorded", plain, 0.0, ""),
+        Remedy("as recorded", plain, 0.0, RECORDED),
         _remedy(graph, "early release", schedule(graph, solver="lean"), LEAN),
     ]
     for share in SHARES:
@@ -189,6 +189,7 @@ def of_graph(graph: StepGraph, how: dict[str, Any]) -> list[Remedy]:
     return rows
 
 
+RECORDED = "(values end with their last use; plain Chainer keeps some longer)"
 LEAN = "stowplan.chainer.Updater, stowplan.torch.schedule"
 
 

@@ -1,4 +1,6 @@
-"""Whose memory gets huge pages: NumPy's own handler advises them for parts of the C library's heap, the pool does not.
+"""Whose memory gets huge pages, and that they stay whole.
+
+NumPy's own handler advises them for parts of the C library's heap, the pool does not.
 
 See numpy/numpy#31590: the advice stays when the array has gone, and holds for whatever the C library puts there next.
 """
@@ -43,3 +45,36 @@ def test_others_memory_gets_no_advice_for_huge_pages() -> None:
     if "[heap]" not in advised("plain"):
         pytest.skip("this NumPy gives no advice for huge pages")
     assert advised("pool") <= {""}
+
+
+VARYING = """
+import resource
+import numpy as np
+from stowplan import NumpyPool
+
+pool, faults = NumpyPool(planning_share=float("inf")), 0
+
+def advance(u, before):
+    lap = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u
+    return 2 * u - before + 0.25 * lap
+
+with pool:
+    u = before = np.ones((800, 800))
+    for k in range(100):
+        if k == 50:
+            faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        with pool.step():
+            u, before = advance(u, before), u
+            if k % 5 == 0:
+                energy = ((u - before) ** 2).sum() + (np.gradient(u)[0] ** 2).sum()
+        pool.wait()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
+"""
+
+
+def test_a_marked_loop_whose_steps_differ_takes_no_fault_for_each_page() -> None:
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not setting.exists() or "[never]" in setting.read_text():
+        pytest.skip("this kernel has no huge pages")
+    pages = 50 * 800 * 800 * 8 // 4096  # of one array, in as many steps
+    assert int(printed("-c", VARYING)) < pages / 4

@@ -78,10 +78,11 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
     if (memory == nullptr) continue;
     const Bytes before = memory->held();
     std::uintptr_t end = memory->base() + memory->usable() * HostArena::kPage;
-    const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages
+    const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages, and parts of them only if much is left
       while (end > begin && before - memory->held() < enough) {
         const std::uintptr_t upper = std::max(begin, (end - 1) & ~(HostArena::kHugePage * HostArena::kPage - 1));
-        memory->give_back(memory->within(upper, std::exchange(end, upper)));
+        const HostArena::Pages pages = memory->within(upper, std::exchange(end, upper));
+        if (pages.size() == HostArena::kHugePage || enough > kParts) memory->give_back(pages);
       }
     };
     for (const Range block : taken) {

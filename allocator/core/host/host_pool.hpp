@@ -28,7 +28,8 @@ constexpr Bytes kHostAlignment = 64;
 //
 // Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
 // blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
-// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. A request
+// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives: whole huge
+// pages, which come back with one fault each, and parts of them only where more than kParts is to go. A request
 // costs nothing once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
 //
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
@@ -89,7 +90,7 @@ class HostLanes {
   void give_back_idle(Bytes enough) noexcept;
 
  private:
-  static constexpr Bytes kSlack = Bytes{1} << 20;
+  static constexpr Bytes kSlack = Bytes{1} << 20, kParts = Bytes{8} << 20;
 
   // The bytes that a block uses of its place: those that the program requested.
   Range used_by(BlockId id) const {

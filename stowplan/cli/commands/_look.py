@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...packing import PackingProgress
     from ...planning import Plan
     from ...profiler import Profile
+    from ...profiler.program import Program
     from ...scheduling.ordering import OrderingProgress
 
 ProgressT = TypeVar("ProgressT")
@@ -64,6 +65,7 @@ def program_lines(profile: Profile) -> list[str]:
     if program.is_log:
         most = f"{program.library} had at most {human_bytes(program.reserved)} reserved; "
         lines.append(f"{most if program.reserved else ''}the log is read as one step")
+        lines += refused_lines(program)
         unplanned = profile.unplanned_bytes()
         if parts is not None and unplanned is not None and parts.tick < unplanned.argmax() < profile.period:
             later = human_bytes(int(profile.escaped_bytes()[-1]) - parts.escaped)
@@ -94,6 +96,14 @@ def program_lines(profile: Profile) -> list[str]:
     return lines
 
 
+def refused_lines(program: Program | None) -> list[str]:
+    """Return a sentence on the requests that a log says were refused, if there are any."""
+    if program is None or not program.failed:
+        return []
+    most = f": {human_bytes(program.wanted)} would have been live" if program.wanted else ""
+    return [f"{counted(program.failed, 'request')} of the log failed, not counted here{most}"]
+
+
 def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, top: int) -> Table:
     """Return a table of holders, the first ones in a row each, and of their shares of a whole."""
     rows = table(title, column, "blocks", "size", "share")
@@ -103,7 +113,8 @@ def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, t
             Holder(counted(len(rest), "other"), sum(h.blocks for h in rest), sum(h.bytes for h in rest))
         )
     for holder in shown:
-        name, share = site_on_lines(holder.site or "unknown"), holder.bytes / max(whole, 1)
+        unknown = "unknown" if holder.blocks else "live before"
+        name, share = site_on_lines(holder.site or unknown), holder.bytes / max(whole, 1)
         rows.add_row(name, f"{holder.blocks:,}", human_bytes(holder.bytes), f"{share:.1%}")
     return rows
 

@@ -76,6 +76,7 @@ def _fit(path: Path, found: Comparison, size: int) -> Answer:
         * (streams > 1),
         f"{human_bytes(log.older_bytes)} from before the log count as one block that stays"
         * (log.older_bytes > 0),
+        *_look.refused_lines(profile.program),
     ]
     head = f"{path}: {counted(len(log.requests.block) - log.older, 'event')}; in {human_bytes(size)}"
     parts = (head, rows, *lines, *(note for note in notes if note))
@@ -84,6 +85,8 @@ def _fit(path: Path, found: Comparison, size: int) -> Answer:
         "size": size,
         "older": log.older_bytes,
         "streams": streams,
+        "failed": 0 if profile.program is None else profile.program.failed,
+        "wanted": 0 if profile.program is None else profile.program.wanted,
         "pools": figures,
     }
     return Answer(answer, parts, bad=not fits, why=f"{path} fits {human_bytes(size)} under no pool")

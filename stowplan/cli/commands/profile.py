@@ -231,8 +231,10 @@ def _list_of(candidates: list[StepCandidate]) -> list[str]:
         where = f"{from_here(candidate.loop)}: {text}"
         lines.append(f" {mark}{number:2d}  {where}")
         held = f"; holds {human_bytes(candidate.of_peak)} of the program's peak" if candidate.of_peak else ""
+        program = candidate.profile.program
+        blocks = round(len(candidate) / (1 if program is None else program.turns))
         lines.append(
-            f"       {counted(candidate.passes, 'time')}, {counted(len(candidate), 'block')}; "
+            f"       {counted(candidate.passes, 'time')}, {counted(blocks, 'block')}; "
             f"{candidate.requests:.1%} of all allocations, {candidate.bytes:.1%} of all bytes; "
             f"peak {human_bytes(candidate.peak)}{held}"
         )

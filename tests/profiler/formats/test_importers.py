@@ -42,6 +42,8 @@ def test_rmm() -> None:
     day, second = 24 * 3600 * 10**9, 10**9
     assert profile.alloc_ns[0] == day - second + 998_533_000
     assert (profile.free_ns[0], profile.free_ns[3]) == (day + 875_000, day - 875_000)
+    assert profile.program is not None
+    assert (profile.program.failed, profile.program.wanted) == (1, (1 << 40) + 256)
 
 
 def test_rmm_s_log_of_a_whole_program_knows_what_was_alive(tmp_path: Path) -> None:

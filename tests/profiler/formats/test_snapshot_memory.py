@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from stowplan.profiler import Profile, formats
+from stowplan.profiler.program import Program
 
 from .snapshots import CachingAllocator, snapshot
 
 MIB = 1 << 20
+
+
+def program_of(profile: Profile) -> Program:
+    assert profile.program is not None
+    return profile.program
 
 
 def read(folder: Path, what: Any) -> Profile:
@@ -95,8 +101,19 @@ def test_segments_that_tell_nothing(tmp_path: Path, change: Any) -> None:
     assert read(tmp_path, shot).live_peak == 3 * MIB
     change(shot)
     profile = read(tmp_path, shot)
-    assert (profile.size.tolist(), profile.live_peak, profile.program) == ([3 * MIB], None, None)
+    assert (profile.size.tolist(), profile.live_peak) == ([3 * MIB], None)
+    assert profile.program == Program("PyTorch on CUDA", requests=1, bytes=3 * MIB)
 
 
 def test_a_trace_without_its_segments(tmp_path: Path) -> None:
-    assert read(tmp_path, snapshot()).program is None  # more was freed than the one segment holds
+    assert not program_of(read(tmp_path, snapshot())).reserved  # more was freed than the one segment holds
+
+
+def test_requests_that_were_refused(tmp_path: Path) -> None:
+    pool = CachingAllocator()
+    pool.trace()
+    pool.alloc(3 * MIB)
+    shot = pool.snapshot()
+    shot["device_traces"][0].append({"action": "oom", "size": 90 * MIB, "stream": 0, "device_free": 0})
+    program = program_of(read(tmp_path, shot))
+    assert (program.failed, program.wanted, program.live_peak) == (1, 93 * MIB, 3 * MIB)

@@ -103,6 +103,10 @@ def test_the_command_names_the_size_that_does(tmp_path: Path) -> None:
         in stowplan("compare", path, "--size", "79MiB").output
     )
     assert stowplan("compare", path, "--size", "59MiB", "--json").exit_code == 1
+    path.write_text(f"{path.read_text()}1,9.0,allocate failure,(nil),{50 * MIB},0\n")
+    for command in (("show", path), ("compare", path, "--size", "80MiB")):
+        said = stowplan(*command).output
+        assert "1 request of the log failed, not counted here: 50.0 MiB would have been live" in said
 
 
 def one_block(program: Program, size: int = 8, start: int = 0, end: int = 1) -> Profile:
