@@ -88,7 +88,7 @@ def _recorded(test: Callable[..., Any], recording: Recording) -> Callable[..., A
 def _message(runs: list[Run], limit: int) -> str:
     """Return why a test fails that did not fail itself, empty if it passes; warn of memory that is not counted."""
     from ..planning import make_plan
-    from ..units import human_bytes
+    from ..units import counted, human_bytes
 
     if not runs:
         return "the test is a coroutine that nothing has run; expected a plugin that does (pytest-asyncio, anyio)"
@@ -99,11 +99,13 @@ def _message(runs: list[Run], limit: int) -> str:
         return ""
     arena = make_plan(found.profile, alignment=64).arena_bytes
     _, lines = found.at(int(found.live.argmax())) if len(found.live) else (0, {})
-    most = sorted(lines.items(), key=lambda line: -line[1])[:LINES]
+    most = sorted(((name, count) for name, count in lines.items() if count), key=lambda line: -line[1])
+    rest = sum(count for _, count in most[LINES:])
     return "\n".join(
         [
             f"the live peak is {human_bytes(found.most)}; expected at most {human_bytes(limit)} "
             f"(planned peak: {human_bytes(arena)})",
-            *(f"  {human_bytes(count)}  {line}" for line, count in most),
+            *(f"  {human_bytes(count)}  {line}" for line, count in most[:LINES]),
+            *([f"  {human_bytes(rest)}  in {counted(len(most) - LINES, 'other line')}"] if rest else []),
         ]
     )

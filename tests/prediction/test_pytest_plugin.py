@@ -33,6 +33,13 @@ def test_each(n):
     np.ones(n)
 
 @pytest.mark.peak("7 MB")
+def test_many_lines():
+    kept = [np.ones(400_000)]
+    kept += [np.ones(300_000)]
+    kept += [np.ones(200_000)]
+    kept += [np.ones(100_000)]
+
+@pytest.mark.peak("7 MB")
 def test_thread():
     thread = threading.Thread(target=lambda: np.ones(1_000_000))
     thread.start()
@@ -127,6 +134,7 @@ def test_the_message_has_the_line_and_the_planned_peak(output: str) -> None:
     assert "(planned peak: 7.6 MiB)" in output
     assert "  7.6 MiB  " in output
     assert "test_it.py:14 test_above" in output
+    assert "  781 KiB  in 2 other lines" in output
 
 
 def test_the_test_s_own_failure_comes_first(output: str) -> None:

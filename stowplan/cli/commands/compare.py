@@ -42,7 +42,13 @@ def compare(profile: Path, size: int | None, **how: Any) -> Answer:
     if size is not None:
         return _fit(profile, found, size)
     lines = (f"{profile}: {_look.counts(found.plan)}", *_look.program_lines(found.plan.profile), "")
-    return Answer(_look.memory_figures(profile, found), (*lines, _look.memory_table(found), _look.WORDS))
+    program = found.plan.profile.program
+    note = ["With a limit a pool may do with less than it takes here: --size"] * (
+        program is not None and program.is_log
+    )
+    return Answer(
+        _look.memory_figures(profile, found), (*lines, _look.memory_table(found), *note, _look.WORDS)
+    )
 
 
 def _fit(path: Path, found: Comparison, size: int) -> Answer:

@@ -27,8 +27,8 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
     PROFILE is any file that stowplan convert reads. For one that stowplan profile wrote, the table lists the call sites
     that held the peak live memory of the whole run; for a log of another tool that has call sites, those of its peak.
-    For others it lists the blocks that are live at the planned peak of the step, by call site, or by size. stowplan compare shows what pools would
-    reserve.
+    For others it lists the blocks that are live at the planned peak of the step, by call site, or by size. stowplan
+    compare shows what pools would reserve.
     """
     from ...insight.comparison import peak_of
     from ...insight.differences import held
