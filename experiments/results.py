@@ -34,7 +34,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "papers_revbifpn": ("papers/mlsys2023",),
     "papers_sekiyama": ("packing",),
     "papers_somas": ("papers/somas", "packing", "scheduling"),
-    "parallel*": ("papers/mlsys2023", "integrations/chainer"),
+    "parallel": ("papers/mlsys2023", "integrations/chainer"),
     "predict*": ("prediction", "profiler"),
     "prediction": ("prediction", "packing", "profiler"),
     "programs*": (*SERVING, "stowplan/cli/scripts"),

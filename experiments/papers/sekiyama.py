@@ -21,30 +21,29 @@ def tables(quick: bool) -> Iterator[Table]:
     rows, saved = [], []
     for name, network in {**NETWORKS, "resnet50": resnet50}.items():
         problem = network()
-        best_fit, bound = pack(problem, "best_fit").peak, lower_bound(problem)
+        arenas, bound = [pack(problem, solver).peak for solver in ("best_fit", "auto")], lower_bound(problem)
         if name in PUBLISHED:
-            optimum = f"{PUBLISHED[name]:,}"
-            rows.append([name, optimum, f"{bound:,}", f"{best_fit:,}", f"{pack(problem).peak:,}"])
+            figures = (PUBLISHED[name], bound, *arenas)
+            rows.append([name, *(f"{figure:,}" for figure in figures)])
         pool = replay(requests(problem), POOL_MODELS["cupy"]()).reserved_peak
         retained = PARAMETERS[name]
-        saved.append(
-            [
-                name,
-                f"{pool / 2**20:,.1f}",
-                f"{best_fit / 2**20:,.1f}",
-                f"{best_fit / pool - 1:.1%}".replace("-", "\N{MINUS SIGN}"),
-                f"{(best_fit + retained) / (pool + retained) - 1:.1%}".replace("-", "\N{MINUS SIGN}"),
-                PRINTED.get(name, ""),
+        cells = [f"{size / 2**20:,.1f}" for size in (pool, *arenas)]
+        for more in (0, retained):
+            cells += [
+                f"{(arena + more) / (pool + more) - 1:.1%}".replace("-", "\N{MINUS SIGN}") for arena in arenas
             ]
-        )
+        saved.append([name, *cells, PRINTED.get(name, "")])
     columns = ("inference of one image", "optimum, paper", "lower bound", "best fit", "auto")
     yield Table("The heuristic beside CPLEX (section 5.2.3), bytes", columns, rows)
     columns = (
         "network",
         "CuPy's pool MiB",
-        "arena MiB",
-        "change",
-        "with the parameters",
+        "best fit",
+        "auto",
+        "change, best fit",
+        "change, auto",
+        "with parameters, best fit",
+        "with parameters, auto",
         "the paper, figure 2b",
     )
     yield Table("Inference with cuDNN's workspaces of 8 MiB", columns, saved, NOTE)

@@ -5,8 +5,8 @@ sequence, and by sequence with selective recomputation (Korthikanti et al., arXi
 tells the bytes that it keeps from the forward to the backward pass, for which there is the closed form
 (`experiments.models.split_block.activation_bytes`), and the live peak of the step without parameters, for which there
 is the closed form and the parameters' gradients, but not what the backward pass has in flight: a share of one
-layer's, that many layers make small. The table has the rank with the most. A second table has what selective and full
-recomputation cost in time.
+layer's, that many layers make small. The table has the rank with the most. ``experiments.papers korthikanti`` has what
+selective and full recomputation cost in time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,6 @@ class Shape:
     layers: int
 
 
-NOTE = (
-    "Time more: seconds of the operators that run again over those of the step, each measured; full recomputation "
-    "keeps each block's input alone."
-)
 SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=32)
 
 
@@ -89,8 +85,6 @@ def measure(parallel: Any, ranks: int, shape: Shape) -> Row:
 def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], sizes: tuple[int, ...]) -> None:
     """Measure the ranks of a network split by data, by tensor and by sequence."""
     enable_chainer()
-    from .recomputation import overheads
-
     shape = Shape(*sizes)
     cells = [(way, count) for way in ways for count in ranks]
     rows = []
@@ -116,18 +110,7 @@ def main(out: Path, ways: tuple[str, ...], ranks: tuple[int, ...], sizes: tuple[
     output.write_table(
         rows, columns, out / "parallel", title.format(**dataclasses.asdict(shape)), packages=packages
     )
-    found = [{"device": "cpu", **row} for row in overheads(*sizes)]
-    columns = [
-        column("recomputation", "recomputation"),
-        column("kept, MiB", "kept", output.mib),
-        column("live peak, MiB", "peak", output.mib),
-        column("time more", "extra", "{:.1%}".format),
-    ]
-    output.write_table(
-        found, columns, out / "parallel_recomputation", "Recomputation of the same blocks, on one rank", NOTE
-    )
     output.show(out / "parallel")
-    output.show(out / "parallel_recomputation")
 
 
 if __name__ == "__main__":

@@ -84,19 +84,6 @@ def test_quick_figures_are_those_of_the_committed_tables(name: str) -> None:
     assert compared > 5
 
 
-def test_sekiyama() -> None:
-    optima, saved = cells("sekiyama")
-    for row in optima.values():
-        assert len({*row.values()} - {row["inference of one image"]}) == 1
-    assert saved["googlenet"]["with the parameters"] == "\N{MINUS SIGN}11.3%"
-
-
-def test_olla() -> None:
-    networks, _ = cells("olla")
-    assert all(row["fragmentation, ours"] == "0.0%" for row in networks.values())
-    assert networks["resnet18_b1"]["less in all"] == "38.2%"
-
-
 def test_nntrainer() -> None:
     pytest.importorskip("chainer", reason="Chainer is not installed")
     components, planned, swapped = cells("nntrainer", 0, 3)
