@@ -75,6 +75,8 @@ class Program:
         Requests of a log that its pool refused, which are not among ``requests``.
     wanted
         The most bytes that would have been live with one of these.
+    refused
+        The bytes of that one.
     holders
         What held ``live_peak``, at the first of its moments, the most bytes first; empty where that was not recorded.
 
@@ -105,6 +107,7 @@ class Program:
     before: int = 0
     failed: int = 0
     wanted: int = 0
+    refused: int = 0
     holders: tuple[Holder, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Step graphs from ONNX files: inference, node by node. Needs the package onnx (``pip install 'stowplan[onnx]'``).
+"""Step graphs from ONNX files: inference, node by node. Needs the package onnx (``pip install '.[onnx]'`` in a clone).
 
 ======================  ========================================================
 in the file             in the graph
@@ -83,7 +83,7 @@ def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None
         import onnx
     except ImportError:
         raise MissingDependencyError(
-            "onnx is not installed; reading ONNX files needs it: pip install 'stowplan[onnx]'"
+            "onnx is not installed; reading ONNX files needs it: in its clone, pip install '.[onnx]'"
         ) from None
     with open(path, "rb") as file:
         content = file.read()

@@ -35,7 +35,9 @@ try:
     from dask import config
     from distributed import Worker, WorkerPlugin
 except ImportError as error:
-    raise MissingDependencyError(f"stowplan.dask: {error}; expected: pip install 'stowplan[dask]'") from error
+    raise MissingDependencyError(
+        f"stowplan.dask: {error}; expected: in its clone, pip install '.[dask]'"
+    ) from error
 
 from ..allocator.options import limit_bytes
 from ..host_memory import host_memory

@@ -46,7 +46,7 @@ class EventLog:
     at
         The entry, or line, that is being read: set before each call.
     failed
-        Of each request that was refused, the bytes that it and the log's blocks alive take.
+        Of each request that was refused, the bytes that it and the log's blocks alive take, and its own.
     """
 
     def __init__(self, path: str | os.PathLike[str], entry: str | None = None) -> None:
@@ -56,7 +56,7 @@ class EventLog:
         self._events: list[int] = []  # a block's number: allocated; its complement ~number: freed
         self._size: list[int] = []
         self._bytes = 0  # of the log's blocks that are alive
-        self.failed: list[int] = []
+        self.failed: list[tuple[int, int]] = []
         self._alive: list[int] = []  # after each allocation
         self._stream: list[int] = []
         self._alloc_ns: list[int] = []
@@ -139,7 +139,7 @@ class EventLog:
 
     def fail(self, size: int) -> None:
         """Note a request that was refused."""
-        self.failed.append(self._bytes + size)
+        self.failed.append((self._bytes + size, size))
 
     def profile(self, *, is_whole: bool = False) -> Profile:
         """Make the profile of the log; ``is_whole``: unless it frees something else, nothing was alive before it.

@@ -89,13 +89,15 @@ def read(path: str | os.PathLike[str]) -> Profile:
             log.free(address, ns, int(size))
     profile = log.profile(is_whole=True)
     peak = profile.live_peak or int(profile.live_bytes().max(initial=0))
+    wanted, refused = max(log.failed, default=(0, 0))
     program = Program(
         "RMM",
         requests=len(profile),
         bytes=int(profile.size.sum()),
         live_peak=peak,
         failed=len(log.failed),
-        wanted=max(log.failed, default=0),
+        wanted=wanted,
+        refused=refused,
     )
     return replace(profile, program=program)
 

@@ -128,12 +128,14 @@ def read(path: str | os.PathLike[str], device: int | None = None) -> Profile:
     in_segments, in_blocks = _ending_at(reserved, at_the_end[0]), _ending_at(alive, at_the_end[1])
     if in_segments is None or in_blocks is None or not in_segments.any():
         return replace(profile, program=program)
+    wanted, asked = max(((int(in_blocks[at]) + size, size) for at, size in refused), default=(0, 0))
     program = replace(
         program,
         live_peak=int(in_blocks.max()),
         reserved=int(in_segments.max()),
         before=int(in_blocks[0]),
-        wanted=max((int(in_blocks[at]) + size for at, size in refused), default=0),
+        wanted=wanted,
+        refused=asked,
     )
     return replace(profile, alive=in_blocks[allocations], program=program)
 

@@ -26,7 +26,9 @@ import numpy.typing as npt
 
 from ..errors import BudgetError
 from . import on_device
+from .capacity import log_of
 from .comparison import MALLOC, POOL_TITLES, Comparison, is_of_host, peak_of
+from .pool_models import POOL_MODELS, replay
 
 if TYPE_CHECKING:
     from ..profiler import Profile
@@ -80,8 +82,7 @@ def parts_of_profile(found: Comparison) -> dict[str, int]:
     step = {**kinds, "step": own - sum(kinds.values())}
     reserved = 0 if program is None else program.reserved
     if not reserved and (name := _own(found)) in found.pools:
-        whole = found.whole(name)
-        reserved = retained + found.pools[name].reserved_peak if whole is None else whole
+        reserved = _taken(found, name) + (retained if found.with_plan is None else 0)
     return {"retained": retained, **step, "fragmentation": max(reserved - retained - own, 0)}
 
 
@@ -92,6 +93,15 @@ def _kind(profile: Profile, sites: list[str], row: int) -> str | None:
     kind = None if site < 0 else next((kind for word, kind in kinds.items() if word in sites[site]), None)
     between = (profile.start > profile.start[row]) & (profile.start < profile.end[row])
     return "temporaries" if kind and (profile.site[between] == site).all() else kind
+
+
+def _taken(found: Comparison, name: str) -> int:
+    """Return what a pool has reserved at most, of all that a log requests, or of a step and what is beside it."""
+    profile = found.plan.profile
+    if profile.program is not None and profile.program.is_log:
+        return replay(log_of(profile).requests, POOL_MODELS[name](), steps=1).reserved_peak
+    whole = found.whole(name)
+    return found.pools[name].reserved_peak if whole is None else whole
 
 
 def _own(found: Comparison) -> str:
@@ -111,9 +121,7 @@ def of_profile(found: Comparison) -> list[Remedy]:
         rows.append(Remedy("as recorded", profile.program.reserved, None, ""))
     for name in pools:
         if name in found.pools:
-            whole = found.whole(name)
-            size = found.pools[name].reserved_peak if whole is None else whole
-            rows.append(Remedy(POOL_TITLES[name], size, None, HOW_POOL.get(name, "")))
+            rows.append(Remedy(POOL_TITLES[name], _taken(found, name), None, HOW_POOL.get(name, "")))
     plan = found.plan.arena_bytes if found.with_plan is None else found.with_plan
     return [*rows, Remedy("a plan", plan, None, HOW_PLAN)]
 

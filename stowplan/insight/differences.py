@@ -101,6 +101,11 @@ def holders(profile: Profile) -> tuple[Holder, ...]:
         return profile.program.holders
     if not profile.sites:
         raise ProfileError("the profile has no call sites; expected one that stowplan profile wrote")
+    return at_peak(profile)
+
+
+def at_peak(profile: Profile) -> tuple[Holder, ...]:
+    """Return what holds the fullest moment of a step, or of a log, by call site, or by size if it has none."""
     parts = profile.at_live_peak()
     tick = int(profile.step_bytes().argmax()) if parts is None else parts.tick
     alive = profile.alive_at(tick)

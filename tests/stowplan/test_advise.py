@@ -95,7 +95,7 @@ def test_a_log_and_a_graph_of_it(tmp_path: Path) -> None:
         "Thread,Time,Action,Pointer,Size,Stream\n1,1.0,allocate,0x100,4096,0\n1,2.0,free,0x100,4096,0\n"
     )
     found = figures("advise", log, GRAPH, "--time-limit", 600)
-    assert (set(found["remedies"]), len(found["cannot_be_told"])) == ({"profile", "graph"}, 1)
+    assert (set(found["remedies"]), len(found["cannot_be_told"])) == ({"profile", "graph"}, 2)
     assert found["remedies"]["profile"][0]["name"] == "RMM's pool"  # the log's own comes first
     assert "read as one step" in stowplan("show", log).output
     alone = found["parts"]["profile"]  # no call sites: nothing tells more of the step's own blocks

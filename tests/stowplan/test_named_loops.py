@@ -67,7 +67,7 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     rows = dict(re.findall(r"^ [ *]\s*\d+  \S*phases.py:(\d+) .*\n +(.*)$", said, re.MULTILINE))
     assert list(rows) == ["9", "5", "10"]
     assert re.fullmatch(r"30 times, 3 blocks; .* 13.\d% of all bytes; .*; holds 312 KiB of .*", rows["5"])
-    assert re.fullmatch(r"50 times, 4 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
+    assert re.fullmatch(r"50 times, 2 blocks; .* 81.\d% of all bytes; peak 1.4 MiB", rows["10"])
     assert chosen_line(said)[1] == 10
     assert "\nstowplan: peak of the whole run: " in said
     assert set(Profile.load(tmp_path / "step.profile").size.tolist()) == {720_000}

@@ -100,8 +100,9 @@ def refused_lines(program: Program | None) -> list[str]:
     """Return a sentence on the requests that a log says were refused, if there are any."""
     if program is None or not program.failed:
         return []
-    most = f": {human_bytes(program.wanted)} would have been live" if program.wanted else ""
-    return [f"{counted(program.failed, 'request')} of the log failed, not counted here{most}"]
+    most = f": with {human_bytes(program.refused)} more {human_bytes(program.wanted)} would have been live"
+    failed = f"{counted(program.failed, 'request')} of the log failed, not counted here"
+    return [failed + most * (program.wanted > 0)]
 
 
 def held_table(title: str, column: str, holders: Sequence[Holder], whole: int, top: int) -> Table:

@@ -56,6 +56,13 @@ def advise(files: tuple[Path, ...], time_limit: float | None) -> Answer:
         with _look.status("scheduling", scheduling_line) as progress:
             rows["graph"] = advice.of_graph(graph, {"time_limit": time_limit, "progress": progress})
     missing = [text for kind, text in _TELLS.items() if kind not in rows]
+    for path in profiles:
+        program = found.plan.profile.program
+        missing += _look.refused_lines(program)
+        if program is not None and program.is_log:
+            missing.append(
+                f"with how little each pool would do under a limit: stowplan compare {path} --size"
+            )
     if profiles and found.with_plan is None:
         missing.append("what was live before the file begins: pools and a plan are shown without it")
     figures = {

@@ -26,9 +26,9 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
     """Summarize PROFILE: what holds the peak.
 
     PROFILE is any file that stowplan convert reads. For one that stowplan profile wrote, the table lists the call sites
-    that held the peak live memory of the whole run; for a log of another tool that has call sites, those of its peak.
-    For others it lists the blocks that are live at the planned peak of the step, by call site, or by size. stowplan
-    compare shows what pools would reserve.
+    that held the peak live memory of the whole run; for a log of another tool, what held its peak. For others it lists
+    the blocks that are live at the planned peak of the step, by call site, or by size. stowplan compare shows what
+    pools would reserve.
     """
     from ...insight.comparison import peak_of
     from ...insight.differences import held
@@ -48,15 +48,18 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
 
 def _parts(profile: Path, found: Comparison, peak: Peak, sites: list[Holder], top: int) -> Iterator[object]:
-    from ...insight.differences import holders
+    from ...insight.differences import at_peak
 
     step, program = found.plan.profile, found.plan.profile.program
     yield f"{profile}: {_look.counts(found.plan)}; planned peak {human_bytes(found.planned_peak)}"
     yield from (*_look.program_lines(step), "")
-    if step.sites and program is not None and (program.holders or step.at_live_peak() is not None):
-        whole = "whole run" if program.holders else "log" if program.is_log else "step"
-        title = f"Peak of the {whole}: {human_bytes(program.live_peak)} live, held by"
-        yield _look.held_table(title, "call site", holders(step), program.live_peak, top)
+    if program is not None and program.holders:
+        title = f"Peak of the whole run: {human_bytes(program.live_peak)} live, held by"
+        yield _look.held_table(title, "call site", program.holders, program.live_peak, top)
+    elif program is not None and program.is_log and step.at_live_peak() is not None:
+        title = f"Peak of the log: {human_bytes(program.live_peak)} live, held by"
+        column = "call site" if step.sites else "block of"
+        yield _look.held_table(title, column, at_peak(step), program.live_peak, top)
     else:
         title = f"Planned peak (tick {peak.tick:,} of {step.period:,}): {counted(len(peak.rows), 'block')}"
         yield _look.held_table(
