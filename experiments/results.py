@@ -50,12 +50,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
 def rooms_of(name: str) -> tuple[str, ...]:
     """Return the rooms that a table depends on; the longest pattern that fits its name counts."""
     fitting = [pattern for pattern in ROOMS if fnmatch.fnmatch(name, pattern)]
+    if not fitting:
+        raise click.ClickException(
+            f"docs/results/{name}.md names no rooms; expected a row in experiments/results.py"
+        )
     return ROOMS[max(fitting, key=len)]
 
 
 def changes(name: str) -> tuple[str, list[str]]:
     """Return the day of a table's last commit, and the rooms with later commits, each with their number."""
-    commit, day = _git("log", "-1", "--format=%H %cs", "--", f"docs/results/{name}.md").split()
+    made = _git("log", "-1", "--format=%H %cs", "--", f"docs/results/{name}.md").split()
+    if not made:  # not committed yet
+        return "new", []
+    commit, day = made
     later = {
         room: len(_git("log", "--format=%h", f"{commit}..", "--", room).split()) for room in rooms_of(name)
     }

@@ -27,11 +27,11 @@ def require_pulp(solver: str) -> Any:
         import pulp
     except ImportError:
         raise MissingDependencyError(
-            f"PuLP is not installed; the solver {solver} needs it: in its clone, pip install '.[mip]'"
+            f"PuLP is not installed; the solver {solver} needs it: pip install '.[mip]' in stowplan's clone"
         ) from None
     if not pulp.HiGHS().available() and not pulp.PULP_CBC_CMD().available():
         raise MissingDependencyError(
-            f"PuLP finds neither HiGHS nor CBC; the solver {solver} needs one: in its clone, pip install '.[mip]'"
+            f"PuLP finds neither HiGHS nor CBC; the solver {solver} needs one: pip install '.[mip]' in stowplan's clone"
         )
     return pulp
 

@@ -31,7 +31,7 @@ LEAST_FOR_REPAIR = 2_000
 MOST_PAIRS = 2_000_000
 # About 0.4 s for each run of `peak_outward`: one on problems that are not of its kind.
 MOST_FOR_OUTWARD = 40_000_000
-# Nodes times blocks: about a second of `exact`.
+# Nodes times pieces: about a second of `exact`.
 EXACT_WORK = 32_000_000
 # In haste.
 HASTE = 16
@@ -89,7 +89,10 @@ def steps(
         return
     part = HASTE if in_haste else 1
     if pairs <= MOST_PAIRS // part:
-        yield "exact", replace(options, time_limit=left(), effort=max(1, EXACT_WORK // part // n))
+        yield (
+            "exact",
+            replace(options, time_limit=left(), effort=max(1, EXACT_WORK // part // (n + len(problem.gaps)))),
+        )
     rest = left()
     if not rest:
         return

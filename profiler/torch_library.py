@@ -193,7 +193,7 @@ def installed_torch() -> Torch:
         import torch
     except ImportError as error:
         raise MissingDependencyError(
-            f"PyTorch cannot be imported ({error}); expected a build of it: in its clone, pip install '.[torch]'"
+            f"PyTorch cannot be imported ({error}); expected a build of it: pip install '.[torch]' in stowplan's clone"
         ) from error
     version = f"{torch.__version__} {getattr(torch.version, 'git_version', '')}"
     return Torch(version, Path(torch.__file__).resolve().parent, torch.compiled_with_cxx11_abi())

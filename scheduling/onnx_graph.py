@@ -83,7 +83,7 @@ def read_onnx(path: str | os.PathLike[str], dimensions: Mapping[str, int] | None
         import onnx
     except ImportError:
         raise MissingDependencyError(
-            "onnx is not installed; reading ONNX files needs it: in its clone, pip install '.[onnx]'"
+            "onnx is not installed; reading ONNX files needs it: pip install '.[onnx]' in stowplan's clone"
         ) from None
     with open(path, "rb") as file:
         content = file.read()

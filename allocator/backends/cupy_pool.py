@@ -91,7 +91,7 @@ class CupyPool(Pool):
             import cupy
         except ImportError as error:
             raise MissingDependencyError(
-                f"CupyPool: {error}; expected: in its clone, pip install '.[cupy]', or '.[rocm]' for AMD's"
+                f"CupyPool: {error}; expected: pip install '.[cupy]' in stowplan's clone, or '.[rocm]' for AMD's"
             ) from error
 
         super().__init__(options)

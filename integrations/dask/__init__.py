@@ -36,7 +36,7 @@ try:
     from distributed import Worker, WorkerPlugin
 except ImportError as error:
     raise MissingDependencyError(
-        f"stowplan.dask: {error}; expected: in its clone, pip install '.[dask]'"
+        f"stowplan.dask: {error}; expected: pip install '.[dask]' in stowplan's clone"
     ) from error
 
 from ..allocator.options import limit_bytes

@@ -42,12 +42,13 @@ try:
     import torch as _torch
 except ImportError as error:
     raise MissingDependencyError(
-        f"PyTorch cannot be imported ({error}); stowplan.torch needs it: in its clone, pip install '.[torch]'"
+        f"PyTorch cannot be imported ({error}); stowplan.torch needs it: pip install '.[torch]' in stowplan's clone"
     ) from None
 
 if tuple(int(part) for part in _torch.__version__.split(".")[:2]) < (2, 11):
     raise MissingDependencyError(
-        f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.11 or later: in its clone, pip install '.[torch]'"
+        f"PyTorch is {_torch.__version__}; stowplan.torch needs 2.11 or later: "
+        "pip install '.[torch]' in stowplan's clone"
     )
 
 from .budgets import GraphStats

@@ -20,6 +20,7 @@ from ..registry import Answer, PackingOptions, register
 
 _DEFAULT_SECONDS = 10.0
 MOST_BLOCKS = 5_000
+MOST_BYTES = 1 << 60
 
 
 @register("exact", improves=True)
@@ -32,8 +33,9 @@ def exact(problem: Problem, options: PackingOptions) -> Answer:
     """
     start = options.incumbent
     assert start is not None  # the registry says that this solver improves one
-    if len(problem) > MOST_BLOCKS:
+    known = peak_of(problem, start)
+    if len(problem) > MOST_BLOCKS or max(known, options.capacity or 0) >= MOST_BYTES:
         return Answer(start, 0)
     if options.time_limit is None and options.effort is None:
         options = replace(options, time_limit=_DEFAULT_SECONDS)
-    return _search.exact(problem, options, peak_of(problem, start))
+    return _search.exact(problem, options, known)

@@ -131,7 +131,7 @@ def _source_side(tails: list[int], heads: list[int], capacities: list[int | None
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
     except ImportError:
         raise MissingDependencyError(
-            "scipy is not installed; the solver cheap needs it: in its clone, pip install '.[flow]'"
+            "scipy is not installed; the solver cheap needs it: pip install '.[flow]' in stowplan's clone"
         ) from None
     finite = [c for c in capacities if c is not None]
     unit = int(np.gcd.reduce(np.array(finite, dtype=np.int64))) or 1

@@ -163,7 +163,7 @@ def objects_min_cost_flow(problem: Problem) -> SharedObjects:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
         raise MissingDependencyError(
-            "SciPy is not installed; objects_min_cost_flow needs it: in its clone, pip install '.[flow]'"
+            "SciPy is not installed; objects_min_cost_flow needs it: pip install '.[flow]' in stowplan's clone"
         ) from None
     table = _Table(problem)
     if len(problem.gaps):

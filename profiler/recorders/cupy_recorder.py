@@ -23,7 +23,7 @@ try:
     import cupy
 except ImportError as missing:
     raise MissingDependencyError(
-        f"CuPy cannot be imported ({missing}); expected: in its clone, pip install '.[cupy]'"
+        f"CuPy cannot be imported ({missing}); expected: pip install '.[cupy]' in stowplan's clone"
     ) from missing
 
 

@@ -45,7 +45,7 @@ def require_bokeh() -> None:
     """Raise `MissingDependencyError` unless reports can be made. Imports nothing."""
     if importlib.util.find_spec("bokeh") is None:
         raise MissingDependencyError(
-            "bokeh is not installed; expected for reports: in its clone, pip install '.[report]'"
+            "bokeh is not installed; expected for reports: pip install '.[report]' in stowplan's clone"
         )
 
 

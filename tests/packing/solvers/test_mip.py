@@ -114,7 +114,7 @@ def test_numbers_too_large_for_the_program_leave_the_problem_as_it_is():
 
 def test_without_pulp_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pulp", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[mip\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install '.\[mip\]'"):
         mip(Problem([4], [0], [9]), PackingOptions(incumbent=np.array([4])))
 
 
