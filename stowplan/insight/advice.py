@@ -26,9 +26,7 @@ import numpy.typing as npt
 
 from ..errors import BudgetError
 from . import on_device
-from .capacity import log_of
 from .comparison import MALLOC, POOL_TITLES, Comparison, is_of_host, peak_of
-from .pool_models import POOL_MODELS, replay
 
 if TYPE_CHECKING:
     from ..profiler import Profile
@@ -96,10 +94,7 @@ def _kind(profile: Profile, sites: list[str], row: int) -> str | None:
 
 
 def _taken(found: Comparison, name: str) -> int:
-    """Return what a pool has reserved at most, of all that a log requests, or of a step and what is beside it."""
-    profile = found.plan.profile
-    if profile.program is not None and profile.program.is_log:
-        return replay(log_of(profile).requests, POOL_MODELS[name](), steps=1).reserved_peak
+    """Return what the program takes with a pool at most; the step alone where nothing tells of the rest."""
     whole = found.whole(name)
     return found.pools[name].reserved_peak if whole is None else whole
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from ..packing import Problem, lower_bound
 from ..planning import Plan, make_plan
+from .capacity import log_of
 from .pool_models import POOL_MODELS, PoolUse, replay, replay_malloc, requests
 
 if TYPE_CHECKING:
@@ -94,9 +95,16 @@ class Comparison:
         return (whole - planned) / whole if whole else 0.0
 
     def whole(self, name: str) -> int | None:
-        """Bytes that the program takes with a pool at most; None where the profile does not know of older blocks."""
-        rest = self.plan.profile.unplanned_bytes()
-        return None if rest is None else int((rest + self._reserved(self.pools[name])).max())
+        """Bytes that the program takes with a pool at most; None where the profile does not know of older blocks.
+
+        Of a log, what the pool reserves for all that the log requests, once.
+        """
+        profile = self.plan.profile
+        if (rest := profile.unplanned_bytes()) is None:
+            return None
+        if profile.program is not None and profile.program.is_log:
+            return replay(log_of(profile).requests, POOL_MODELS[name](), steps=1).reserved_peak
+        return int((rest + self._reserved(self.pools[name])).max())
 
     @property
     def with_plan(self) -> int | None:

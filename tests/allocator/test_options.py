@@ -91,5 +91,5 @@ def test_without_cupy_its_pool_says_what_to_install(monkeypatch: pytest.MonkeyPa
     from stowplan import CupyPool
 
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'stowplan\[cupy\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install '.\[cupy\]'"):
         CupyPool()

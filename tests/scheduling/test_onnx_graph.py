@@ -304,5 +304,5 @@ def test_truncated_anywhere(file: Path) -> None:
 def test_without_onnx(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network(file)
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingDependencyError, match=r"stowplan\[onnx\]"):
+    with pytest.raises(MissingDependencyError, match=r"\[onnx\]"):
         read_graph(file)

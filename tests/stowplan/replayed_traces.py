@@ -293,6 +293,22 @@ class Replay:
         for _, allocates, number in sorted(events):
             yield allocates, number
 
+    def whole(self, pool: str) -> int:
+        """Replay the log through a pool's model, with what was alive before it; return the most that it reserves."""
+        model, held = POOL_MODELS[pool](), dict[int, int]()
+        first = self.moments[0]
+        before = {number: model.malloc(self.blocks[number].size) for number in sorted(first.alive)}
+        if first.older:
+            model.malloc(first.older)
+        events = [(b.start, k, True) for k, b in enumerate(self.blocks)]
+        events += [(b.end, k, False) for k, b in enumerate(self.blocks) if not b.escapes]
+        for _, number, allocates in sorted(events):
+            if allocates:
+                held[number] = model.malloc(self.blocks[number].size)
+            else:
+                model.free(before.pop(number) if number in before else held[number])
+        return model.peak_reserved
+
     def reserved(self, pool: str, steps: int) -> int:
         """Replay so many steps through a pool's model; return the most that it reserves."""
         model, held = POOL_MODELS[pool](), dict[int, int]()

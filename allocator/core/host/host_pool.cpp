@@ -71,6 +71,10 @@ void HostLanes::make_room(Bytes held, Bytes live) noexcept {
 }
 
 void HostLanes::give_back_idle(Bytes enough) noexcept try {
+  if (const std::int64_t now = heap_.now(); now >= period_end_) {
+    period_end_ = now + HostHeap::kPeriod;
+    parts_back_ = 0;
+  }
   std::vector<Range> taken;
   for (const BlockId id : lanes_.live_blocks()) taken.push_back(used_by(id));
   std::sort(taken.begin(), taken.end(), [](Range a, Range b) { return a.begin > b.begin; });
@@ -78,11 +82,14 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
     if (memory == nullptr) continue;
     const Bytes before = memory->held();
     std::uintptr_t end = memory->base() + memory->usable() * HostArena::kPage;
-    const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages, and parts of them only if much is left
+    const auto give_back_from = [&](std::uintptr_t begin) {  // by huge pages, and parts of them only if much is to go
       while (end > begin && before - memory->held() < enough) {
         const std::uintptr_t upper = std::max(begin, (end - 1) & ~(HostArena::kHugePage * HostArena::kPage - 1));
         const HostArena::Pages pages = memory->within(upper, std::exchange(end, upper));
-        if (pages.size() == HostArena::kHugePage || enough > kParts) memory->give_back(pages);
+        const bool is_whole = pages.size() == HostArena::kHugePage;
+        if (!is_whole && enough <= parts_) continue;
+        const auto given = static_cast<Bytes>(memory->give_back(pages) * HostArena::kPage);
+        parts_back_ += is_whole ? 0 : given;
       }
     };
     for (const Range block : taken) {
@@ -93,6 +100,10 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
     give_back_from(memory->base());
     enough -= before - memory->held();
     note_memory(memory->held() - before);
+  }
+  if (parts_back_ > lanes_.counters().most_live()) {  // the program wants them again
+    parts_ = std::min(2 * parts_, kMostParts);
+    parts_back_ = 0;
   }
 } catch (const std::bad_alloc&) {  // they stay
 }
