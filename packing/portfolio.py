@@ -33,8 +33,9 @@ MOST_PAIRS = 2_000_000
 MOST_FOR_OUTWARD = 40_000_000
 # Nodes times pieces: about a second of `exact`.
 EXACT_WORK = 32_000_000
-# In haste.
+# In haste: parts of the pairs, and of the work of `exact`, whose tightest arenas leave steps that differ less room.
 HASTE = 16
+HASTE_WORK = 1_000_000
 NEAR = 0.005
 # `exact` gets this share of the time left after all this, before `search`.
 EXACT_SHARE = 0.3
@@ -87,12 +88,9 @@ def steps(
         return
     if not np.any(problem.size):
         return
-    part = HASTE if in_haste else 1
+    part, work = (HASTE, HASTE_WORK) if in_haste else (1, EXACT_WORK)
     if pairs <= MOST_PAIRS // part:
-        yield (
-            "exact",
-            replace(options, time_limit=left(), effort=max(1, EXACT_WORK // part // (n + len(problem.gaps)))),
-        )
+        yield "exact", replace(options, time_limit=left(), effort=max(1, work // (n + len(problem.gaps))))
     rest = left()
     if not rest:
         return
