@@ -31,6 +31,6 @@ def by_conflicts(problem: Problem, options: PackingOptions) -> Answer:
     """Place by falling conflict weight, what sticks out first the next time; one thread, deterministic."""
     if pairs_alive_together(problem) > MOST_PAIRS:
         return Answer(None, 0)
-    if options.time_limit is None and options.effort is None:
+    if options.time_limit is None and not options.effort:
         options = replace(options, effort=EFFORT)
     return _search.by_conflicts(problem, options)

@@ -20,6 +20,7 @@ from ..registry import Answer, PackingOptions, register
 
 _DEFAULT_SECONDS = 10.0
 MOST_BLOCKS = 5_000
+# Of a peak: beyond, the marks for "never" of the compiled half would be offsets.
 MOST_BYTES = 1 << 60
 
 

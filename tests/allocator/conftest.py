@@ -1,9 +1,12 @@
-"""What the tests of CupyPool share: a pool over host memory. CuPy is imported where it is asked for."""
+"""What tests share: a pool of CuPy's over host memory, and calls that fail. CuPy is imported where it is asked for."""
 
 from __future__ import annotations
 
 import gc
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,3 +37,15 @@ def pool(upstream: HostUpstream) -> Iterator[CupyPool]:
     pool = CupyPool(upstream, device=0)
     with cupy.cuda.using_allocator(pool.malloc):
         yield pool
+
+
+@pytest.fixture(scope="module")
+def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that makes calls fail, to be preloaded."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler; expected: c++")
+    source = Path(__file__).with_name("failing_calls.cpp")
+    library = tmp_path_factory.mktemp("failing") / "failing_calls.so"
+    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", source, "-o", library], check=True)
+    return library

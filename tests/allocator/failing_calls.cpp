@@ -45,7 +45,15 @@ extern "C" int mprotect(void* at, std::size_t size, int protection) noexcept {
   if (fails_for(__builtin_return_address(0))) return -1;
   return static_cast<int>(syscall(SYS_mprotect, at, size, protection));
 }
+static std::atomic<long> parts{0};
+extern "C" long parts_given_back() { return parts; }  // bytes: of huge pages that do not go as a whole
 extern "C" int madvise(void* at, std::size_t size, int advice) noexcept {
+  if (advice == MADV_DONTNEED) {
+    constexpr std::size_t kHuge = 2 << 20;
+    const auto begin = reinterpret_cast<std::size_t>(at), first = (begin + kHuge - 1) / kHuge * kHuge;
+    const std::size_t last = (begin + size) / kHuge * kHuge;
+    parts += static_cast<long>(size - (last > first ? last - first : 0));
+  }
   if (fails_for(__builtin_return_address(0))) return -1;
   return static_cast<int>(syscall(SYS_madvise, at, size, advice));
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,18 +55,6 @@ PROGRAM = """if True:
     failing.fail_at(0, False)
     print(calls, unnoted)
     """
-
-
-@pytest.fixture(scope="module")
-def failing_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a library that makes calls fail, to be preloaded."""
-    compiler = shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler; expected: c++")
-    source = Path(__file__).with_name("failing_calls.cpp")
-    library = tmp_path_factory.mktemp("failing") / "failing_calls.so"
-    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", source, "-o", library], check=True)
-    return library
 
 
 @pytest.mark.parametrize("way", ["marked", "cupy"])

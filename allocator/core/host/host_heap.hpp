@@ -56,7 +56,6 @@ class HostHeap {
   void* realloc(void* old, std::size_t new_size);
   void free(void* ptr, std::size_t size);
 
-  std::int64_t now() const { return clock_(); }
   // Ends the period if it is over; for when no request comes to the heap.
   void tick();
 

@@ -71,10 +71,6 @@ void HostLanes::make_room(Bytes held, Bytes live) noexcept {
 }
 
 void HostLanes::give_back_idle(Bytes enough) noexcept try {
-  if (const std::int64_t now = heap_.now(); now >= period_end_) {
-    period_end_ = now + HostHeap::kPeriod;
-    parts_back_ = 0;
-  }
   std::vector<Range> taken;
   for (const BlockId id : lanes_.live_blocks()) taken.push_back(used_by(id));
   std::sort(taken.begin(), taken.end(), [](Range a, Range b) { return a.begin > b.begin; });

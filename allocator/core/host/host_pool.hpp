@@ -28,11 +28,10 @@ constexpr Bytes kHostAlignment = 64;
 //
 // Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
 // blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
-// slack; what is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives: whole huge
-// pages, which come back with one fault each, and parts of them where more than a slack of their own is to go: that
-// doubles, up to kMostParts, each time that more parts than was ever live went back within a period of the heap. A
-// request costs nothing once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go
-// back.
+// slack. What is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. Whole huge
+// pages go first, as each comes back with one fault. Parts of them go where more than a slack of their own has to go;
+// it doubles, up to kMostParts, each time that more parts have gone back than was ever live. A request costs nothing
+// once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
 //
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
@@ -132,8 +131,7 @@ class HostLanes {
   Bytes limit_ = 0;
   std::uint64_t asked_ = 0;
   Bytes untouched_ = 0;                    // of all arenas
-  Bytes parts_ = kSlack, parts_back_ = 0;  // of huge pages: the slack, and what went back within the period
-  std::int64_t period_end_ = 0;
+  Bytes parts_ = kSlack, parts_back_ = 0;  // of huge pages: the slack, and what has gone back since it doubled
   std::atomic<bool> is_heap_only_{false};
   std::uint64_t heap_requests_ = 0;                 // of the heap, as far as they are counted
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet

@@ -1,10 +1,9 @@
 // Blocks by what conflicts with them, each as low as it can; what reaches the best peak goes earlier the next time.
 //
-//     bytes |       +-c-+  - - - - - - the best peak        a -- b, c -- a: conflicts. d conflicts with c alone, so it
-//           | +---a---+-+                                   may lie below both a and b, whatever their lifetimes are.
-//           | +--+----+ +--d--+                             c reaches the peak: the run ends, and c is placed earlier
-//           in | +b-+      +-----+                             the next one; so is a, which conflicts with it, a
-//           little.
+//     bytes |       +-c-+  - - - - - the best peak     a -- b, c -- a: conflicts. d conflicts with c alone, so it
+//           | +---a---+-+                              may lie below both a and b, whatever their lifetimes are.
+//           | +--+----+ +--d--+                        c reaches the peak: the run ends. In the next one c is placed
+//           | +b-+      +-----+                        earlier, and a, its neighbour, a little earlier.
 //           +-------------------> clock
 //
 // Pairs that are kept apart are conflicts like any others, so time has no meaning here: a skyline, windows or a fullest
