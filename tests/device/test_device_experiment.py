@@ -33,7 +33,9 @@ def test_a_small_network(tmp_path: Path) -> None:
     # from run to run by two pages of eleven (20.97 to 23.59 MB in 14 runs): one run each says nothing of the ratio.
     assert int(rows["cupy"]["smallest"]) <= 1.25 * int(rows["cupy"]["most"]) + 1
     assert int(rows["pool"]["smallest"]) <= int(rows["pool"]["most"]) + 2 * PAGE
-    assert not [said for said in rows["pool"]["broken"].split("; ") if said and not said.startswith("needs a device")]
+    assert not [
+        said for said in rows["pool"]["broken"].split("; ") if said and not said.startswith("needs a device")
+    ]
     assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
     assert float(rows["pool"]["last_replayed"]) > 0.9
     assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")
