@@ -378,21 +378,9 @@ class Profile:
         A wrapped block is alive in ``[0, period)`` except one gap. Ids are request numbers. All other blocks,
         wall-clock times and call sites are left out.
         """
-        from .. import minimalloc
+        from .formats.minimalloc_csv import write
 
-        rows = np.flatnonzero(self.planned)
-        start, end, gaps = self.on_line(rows)
-        table = minimalloc.Table(
-            id=tuple(map(str, rows.tolist())),
-            lower=start,
-            upper=end,
-            size=self.size[rows],
-            alignment=np.ones(len(rows), dtype=np.int64),
-            hint=np.full(len(rows), -1, dtype=np.int64),
-            gaps=np.pad(gaps, ((0, 0), (0, 2))),
-            offset=None,
-        )
-        minimalloc.write(path, table)
+        write(path, self)
 
     def on_line(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Cut the circle at tick 0: the lifetimes of planned blocks on the line ``[0, period)``.
@@ -439,36 +427,9 @@ class Profile:
         ...     Profile.from_csv(Path(folder, "blocks.csv"))
         <Profile: 2 blocks (0 wrapped, 0 escaped), period 4, planned peak 600 bytes>
         """
-        from .. import minimalloc
+        from .formats.minimalloc_csv import read
 
-        table = minimalloc.read(path)
-        n = len(table.size)
-        if n == 0:
-            return cls(_none(), _none(), _none())
-        first, last = table.lower.min(), table.upper.max()
-        start, end = table.lower.copy(), table.upper.copy()
-        wraps = np.zeros(n, dtype=bool)
-        for row, gap_start, gap_end, *window in table.gaps.tolist():
-            whole = (
-                table.lower[row] == first
-                and table.upper[row] == last
-                and first < gap_start
-                and gap_end < last
-            )
-            if wraps[row] or not whole or any(window):
-                name = table.id[row]
-                raise FormatError(
-                    path, f"block {name!r}: a profile holds one gap, in a block alive from end to end"
-                )
-            start[row], end[row], wraps[row] = gap_end, gap_start, True
-
-        when = np.concatenate([end, start])
-        is_start = np.repeat([0, 1], n)
-        order = np.lexsort((np.concatenate([np.arange(n)] * 2), is_start, when))
-        tick = np.argsort(order)
-        new_start, new_end = tick[n:], tick[:n] + np.where(wraps, 2 * n, 0)
-        by_start = np.argsort(new_start)
-        return cls(table.size[by_start], new_start[by_start], new_end[by_start], period=2 * n)
+        return read(path)
 
 
 _OPTIONAL = ("site", "alive")

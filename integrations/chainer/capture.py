@@ -194,7 +194,8 @@ class RecordingStep(TimedStep):
                     self._gradient[node] = value
         super().backward(outputs, retain_grad, loss_scale)
 
-    def _backward_step(self, function: Any, grads: Any) -> list[Any]:
+    def backward_step(self, function: Any, grads: Any) -> list[Any]:
+        """Run one function's backward step, and record it."""
         number = function._stowplan.number
         operator = self._operators[number]
         read = [operator.reads[index] for index in function._input_indexes_to_retain or ()]
@@ -204,7 +205,7 @@ class RecordingStep(TimedStep):
         call = Call(f"{function.label}'", Phase.BACKWARD, ("backward", number))
         backward = self._graph.begin(call, read)
         with self._metered():
-            touched = super()._backward_step(function, grads)
+            touched = super().backward_step(function, grads)
         call.beside = self._beside
         for node in touched:
             gradients = grads.get_as_list(node)
@@ -246,19 +247,20 @@ class RecordingStep(TimedStep):
             call.reads[old] = None
         self._gradient[node] = self._graph.write(call, array, f"gradient for {call.label} {call.part[1]}")
 
-    def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+    def finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+        """Finish a leaf; an early update is an operator."""
         value = self._gradient.get(node)
         if value is None or not self._may_update(node):
             if value is not None and node not in self._consumed:
                 self._graph.hold(value)
-            super()._finish_leaf(node, grads, loss_scale)
+            super().finish_leaf(node, grads, loss_scale)
             return
         param = node.get_variable_or_none()
         call = Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
         call.after += self._readers[id(node)]
         self._graph.begin(call, [value, self._value_of[node]])
         with self._metered():
-            super()._finish_leaf(node, grads, loss_scale)
+            super().finish_leaf(node, grads, loss_scale)
         call.beside = self._beside
         if self._may_update(node):
             self._graph.hold(value)

@@ -1,7 +1,7 @@
 """Run one step of Chainer's under a schedule: forward operators, backward passes, updates.
 
 The forward pass is Chainer's; after each operator `values` frees the arrays that the directions do not keep. The
-backward pass is a loop of its own, with the same sums in the same order as Chainer's:
+backward pass is a loop of its own (`backward_pass`), with the same sums in the same order as Chainer's:
 
 - before an operator's backward step all arrays that it reads are brought back, and after it those that are not read
   again are freed (*release*), while Chainer keeps all of them until the loss is freed;
@@ -19,21 +19,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import chainer
-from chainer import _backprop_utils, variable
+from chainer import variable
 from chainer.functions.util.forget import Forget
 
 from ..errors import ScheduleError
 from . import seams
+from .backward_pass import BackwardPass
 from .directions import Follower, Structure
 from .evictions import Swap
 from .function_state import FunctionState, state_of
 from .gradients import (
-    Candidates,
     inputs_read,
     note_reads,
     owned,
     reachable,
-    read_by_backward,
     sum_gradients,
     take_gradients,
     take_out,
@@ -232,13 +231,13 @@ class ScheduledStep:
             if self.values.updated:
                 self._outdated |= any(map(self.values.is_outdated, functions))
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
-                self._count_visits(*functions)
+                self.count_visits(*functions)
                 functions.clear()
                 self.early = None
                 seams.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
                 self._check_early(functions)
-                self._backward(outputs, functions, loss_scale)
+                BackwardPass(self, outputs, functions, loss_scale).run()
         finally:
             self._in_backward = False
             for node, consumed in self._consumed.items():
@@ -294,72 +293,15 @@ class ScheduledStep:
         for param in found:
             param._node._data = param._data.array
 
-    def _count_visits(self, *functions: Any) -> None:
+    def count_visits(self, *functions: Any) -> None:
+        """Note that a backward pass visits these."""
         for function in functions:
             state = state_of(function, self._token)
             if state is not None:
                 self._walked_twice |= state.number in self._visited
                 self._visited.add(state.number)
 
-    def _backward(self, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
-        """As `chainer._backprop._backprop_to_all`, with the same sums in the same order; empties `functions`."""
-        readers: collections.Counter[Any] = collections.Counter()
-        waiting: collections.Counter[Any] = collections.Counter()
-        uses: collections.Counter[Any] = collections.Counter()
-        for function in functions:
-            if not any(node.requires_grad for node in function.inputs):
-                continue
-            for node in read_by_backward(function):
-                uses[node] += 1
-            for node in dict.fromkeys(function.inputs):
-                if node.creator_node is None:
-                    readers[node] += 1
-                elif node.requires_grad:
-                    waiting[node.creator_node] += 1
-        self.values.uses = uses
-        order = None
-        if self._follower is not None and not self.nested and not chainer.config.lazy_grad_sum:
-            order = self._follower.order()
-        candidates = Candidates(order, waiting)
-        grads = _backprop_utils.GradTable(accumulate_grad_inputs=True)
-        leaves: dict[Any, None] = {}  # in an order that is the same in each step
-        for node, gradient in outputs:
-            grads.accumulate(node, gradient)
-            if node.creator_node is None:
-                leaves[node] = None
-            else:
-                candidates.add(node.creator_node)
-        node = gradient = outputs = function = None
-        functions.clear()
-        while candidates:
-            function = candidates.pop()
-            if not any(node.requires_grad for node in function.inputs):
-                take_out(function, grads)
-                continue
-            self._count_visits(function)
-            for node in self._backward_step(function, grads):
-                if node.creator_node is None:
-                    leaves[node] = None
-                else:
-                    candidates.add(node.creator_node)
-            node = None
-            if self.parameters is not None:
-                self.parameters.unchanged_by(function)
-            self.values.after_backward(function, lambda node: self._references(node, grads))
-            for node in dict.fromkeys(function.inputs):
-                if node.creator_node is None:
-                    readers[node] -= 1
-                    if readers[node] == 0 and node in leaves and self._frees(node):
-                        leaves.pop(node)
-                        self._finish_leaf(node, grads, loss_scale)
-                elif node.requires_grad:
-                    waiting[node.creator_node] -= 1
-            node = function = None
-        for node in leaves:
-            self._finish_leaf(node, grads, loss_scale)
-        grads.assert_no_grads()
-
-    def _backward_step(self, function: Any, grads: Any) -> list[Any]:
+    def backward_step(self, function: Any, grads: Any) -> list[Any]:
         """Run one function's backward step; return the nodes that it gave a gradient."""
         inputs = function.inputs
         targets = tuple([i for i, node in enumerate(inputs) if node.requires_grad])
@@ -401,6 +343,18 @@ class ScheduledStep:
                 touched.append(node)
         return touched
 
+    def after_backward_step(self, function: Any, grads: Any) -> None:
+        """Free what the backward step of a function was the last to read."""
+        if self.parameters is not None:
+            self.parameters.unchanged_by(function)
+        self.values.after_backward(function, lambda node: self._references(node, grads))
+
+    def backward_order(self) -> Any:
+        """Return the place of each function's backward step, by its number; None: Chainer's order."""
+        if self._follower is None or self.nested or chainer.config.lazy_grad_sum:
+            return None
+        return self._follower.order()
+
     def _bring_back(self, function: Any) -> None:
         self.values.before_backward(function)
         self._fetch_retained(function)
@@ -423,7 +377,7 @@ class ScheduledStep:
             if self.written is not None:
                 self.written.forget(param.node)
 
-    def _frees(self, node: Any) -> bool:
+    def frees(self, node: Any) -> bool:
         """Whether the gradient of a leaf that is complete goes before the pass is over."""
         if self.parameters is not None and self._may_update(node):
             self.parameters.use([node.get_variable_or_none()], state=True)
@@ -433,7 +387,7 @@ class ScheduledStep:
         param = node.get_variable_or_none()
         return self.early is not None and not self.nested and self.early.takes(param)
 
-    def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+    def finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         """Give a complete gradient to its variable; update it, if it is a parameter that may be updated early."""
         target = node.get_variable_or_none()
         early = self.early if self._may_update(node) else None

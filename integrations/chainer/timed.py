@@ -50,9 +50,10 @@ class TimedStep(ScheduledStep):
             self.seconds.forward.append(self._clock() - began)
         return outputs
 
-    def _backward_step(self, function: Any, grads: Any) -> list[Any]:
+    def backward_step(self, function: Any, grads: Any) -> list[Any]:
+        """Run one function's backward step, and time it."""
         began = self._clock()
-        touched = super()._backward_step(function, grads)
+        touched = super().backward_step(function, grads)
         self.seconds.backward[function._stowplan.number] = self._clock() - began - self._brought_back
         return touched
 
@@ -61,7 +62,8 @@ class TimedStep(ScheduledStep):
         super()._bring_back(function)
         self._brought_back = self._clock() - began
 
-    def _finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+    def finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+        """Finish a leaf, and time its update."""
         began = self._clock()
-        super()._finish_leaf(node, grads, loss_scale)
+        super().finish_leaf(node, grads, loss_scale)
         self.seconds.update[id(node)] = self._clock() - began

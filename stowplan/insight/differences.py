@@ -10,7 +10,7 @@
 
 A call site of both programs is one row. Those that are left over are paired in the order of their lines where they
 differ in line numbers, or in the folders above the last `PARTS` parts of a path, alone: another release moves lines.
-O(n log n) in the call sites.
+Where one profile has more callers in its call sites, these are left out. O(n log n) in the call sites.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from ..profiler.program import Holder
 
 PARTS = 3
 """Parts of a file's path that are compared."""
+
+CALLS = " > "
+"""Between a caller and what it calls."""
 
 
 class Difference(NamedTuple):
@@ -76,8 +79,9 @@ def differences(before: Profile, after: Profile) -> list[Difference]:
     ProfileError
         One of them has no call sites.
     """
-    old = {holder.site: holder for holder in holders(before)}
-    new = {holder.site: holder for holder in holders(after)}
+    sides = holders(before), holders(after)
+    frames = min(max((holder.site.count(CALLS) for holder in side), default=0) for side in sides) + 1
+    old, new = (_with_frames(side, frames) for side in sides)
     pairs = [(old.pop(site), new.pop(site)) for site in [*old] if site in new]
     places = _by_place(new)
     for place, sites in _by_place(old).items():
@@ -126,12 +130,22 @@ def held(profile: Profile, blocks: npt.NDArray[Any]) -> Iterator[Holder]:
         yield Holder(name, int(of.sum()), int(sizes[of].sum()))
 
 
+def _with_frames(side: Iterable[Holder], most: int) -> dict[str, Holder]:
+    """Return holders by call sites of at most so many frames, the innermost ones; those of one site together."""
+    found: dict[str, Holder] = {}
+    for holder in side:
+        site = CALLS.join(holder.site.split(CALLS)[-most:])
+        known = found.get(site, Holder(site, 0, 0))
+        found[site] = Holder(site, known.blocks + holder.blocks, known.bytes + holder.bytes)
+    return found
+
+
 def _by_place(sites: Iterable[str]) -> dict[str, list[str]]:
     """Group call sites by what they are without line numbers and leading folders, each group by its lines."""
     groups: dict[str, list[str]] = defaultdict(list)
     for site in sites:
-        frames = ["/".join(frame.split("/")[-PARTS:]) for frame in site.split(" > ")]
-        groups[re.sub(r":\d+ ", ": ", " > ".join(frames))].append(site)
+        frames = ["/".join(frame.split("/")[-PARTS:]) for frame in site.split(CALLS)]
+        groups[re.sub(r":\d+ ", ": ", CALLS.join(frames))].append(site)
     for found in groups.values():
         found.sort(key=lambda site: [int(line) for line in re.findall(r":(\d+) ", site)])
     return groups

@@ -13,52 +13,16 @@ import threading
 from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import stowplan
 
+from .trap import line, number, square, trap
+
 BIG = 2_000_000
 RNG = np.random.default_rng(0)
-
-
-class Trap(NamedTuple):
-    """A function, the arguments that it takes at a size, the size of the example and the one that is asked about."""
-
-    function: Callable[..., Any]
-    arguments: Callable[[int], tuple[Any, ...]]
-    example: int
-    asked: int
-
-
-TRAPS: dict[str, Trap] = {}
-
-
-def line(n: int) -> tuple[Any, ...]:
-    return (np.random.default_rng(n).standard_normal(n),)
-
-
-def ones(n: int) -> tuple[Any, ...]:
-    return (np.ones(n),)
-
-
-def square(n: int) -> tuple[Any, ...]:
-    return (np.random.default_rng(n).standard_normal((n, n)),)
-
-
-def number(n: int) -> tuple[Any, ...]:
-    return (n,)
-
-
-def trap(
-    arguments: Callable[[int], tuple[Any, ...]] = ones, example: int = 5000, asked: int = 8_000_000
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        TRAPS[function.__name__] = Trap(function, arguments, example, asked)
-        return function
-
-    return add
 
 
 in_square = trap(square, 100, 2500)

@@ -43,6 +43,12 @@ def test_a_site_that_is_there_in_both_is_not_moved() -> None:
     assert [(d.site, d.more) for d in differences(before, after)] == [("a.py:9 f", 10), ("a.py:12 f", 0)]
 
 
+def test_callers_of_one_profile_alone_are_left_out() -> None:
+    before = run_of(("a.py:1 f", 3, 30))
+    after = run_of(("a.py:7 main > a.py:1 f", 1, 10), ("a.py:8 main > a.py:1 f", 2, 20))
+    assert differences(before, after) == [Difference("a.py:1 f", 30, 30, 3, 3)] == differences(after, before)
+
+
 def test_call_sites_are_needed() -> None:
     step = Profile([10, 20], [0, 1], [3, 2], period=4)
     with pytest.raises(ProfileError, match="no call sites"):

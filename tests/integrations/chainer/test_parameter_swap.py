@@ -21,7 +21,7 @@ from stowplan.chainer import Scheduler, parameter_swap, scheduler
 from stowplan.errors import ScheduleError, StowplanError
 from stowplan.swapping import SwapFile
 
-from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from . import all_programs  # noqa: F401 (it fills the table)
 from .test_programs import Run, held
 from .test_random_networks import RandomNetwork
 from .training_runs import HOOKS, Everything, RandomScheduler, SparingScheduler, alike, batches, fingerprint

@@ -18,9 +18,9 @@ from stowplan import NumpyPool
 from stowplan.chainer import Scheduler
 from stowplan.errors import BudgetError, StowplanError
 
-from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from . import all_programs  # noqa: F401 (it fills the table)
 from .programs import KINDS, STEPS, Program
-from .programs_uncommon import TRAINERS, run_trainer
+from .programs_with_trainer import TRAINERS, run_trainer
 
 SAMPLE, ALWAYS = 12, "whole: a_loss_function_fails"
 """One kind of so many is tried each time, and this one, as steps without a schedule once refused to run operators again

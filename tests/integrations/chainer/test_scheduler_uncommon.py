@@ -20,7 +20,7 @@ from stowplan.chainer.rerun import trust
 from stowplan.errors import BudgetError, ScheduleError
 from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 
-from . import programs_by_call, programs_by_hand, programs_uncommon  # noqa: F401 (they fill the table)
+from . import all_programs  # noqa: F401 (it fills the table)
 from .programs import Bomb
 from .test_programs import Run
 from .training_runs import Everything, RandomScheduler, SparingScheduler, alike, batches, fingerprint

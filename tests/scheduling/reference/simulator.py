@@ -34,159 +34,181 @@ class Outcome:
 
 
 def simulate(graph: StepGraph, schedule: Schedule, rates: Rates | None = None) -> Outcome:
-    rates = rates or Rates()
-    n, m = len(graph), graph.values
-    reads = [sorted(set(row)) for row in graph.reads.rows()]
-    writes = [sorted(set(row)) for row in graph.writes.rows()]
-    order, way = schedule.order.tolist(), schedule.way.tolist()
-    storage, size, packed = graph.storage.tolist(), graph.size.tolist(), graph.packed.tolist()
-    resident = [bool(graph.resident[s]) for s in storage]
-    writers = graph.writers()
-    position = {operator: p for p, operator in enumerate(order)}
-    end = n  # one past the last position: a value of the results
+    simulation = _Simulation(graph, schedule, rates or Rates())
+    simulation.find_uses()
+    simulation.find_recomputed()
+    simulation.count_bytes()
+    return simulation.outcome
 
-    # For each storage its uses by operators, by position, the last of them in the phase that wrote it ("near", together
-    # with the program's own), and the last of all.
-    owned: dict[int, list[int]] = {}
-    for v in range(m):
-        owned.setdefault(storage[v], []).append(v)
-    uses: dict[int, set[int]] = {s: set() for s in owned}
-    for p, operator in enumerate(order):
-        for v in {*reads[operator], *writes[operator]}:
-            uses[storage[v]].add(p)
-    near, last = dict.fromkeys(owned, -1), dict.fromkeys(owned, -1)
-    drops: dict[int, set[int]] = {}
-    for s, values in owned.items():
-        first_writers = [writers[v][0] for v in values if writers[v]]
-        if first_writers:
-            phase = graph.phase[min(first_writers)]
-            near[s] = max(p for p in uses[s] if graph.phase[order[p]] == phase)
-        for v in values:
-            if graph.held[v] >= 0:
-                near[s] = max(near[s], position[int(graph.held[v])])
-        named = schedule.drops[s] if schedule.drops else []
-        held = max((position[int(graph.held[v])] for v in values if graph.held[v] >= 0), default=-1)
-        drops[s] = {near[s], *(position[o] for o in named if held <= position[o] < near[s])}
-        last[s] = end if graph.kept[values].any() else max([*uses[s], near[s]], default=-1)
+
+class _Simulation:
+    def __init__(self, graph: StepGraph, schedule: Schedule, rates: Rates) -> None:
+        self.graph, self.schedule, self.rates = graph, schedule, rates
+        self.n, self.m = len(graph), graph.values
+        self.reads = [sorted(set(row)) for row in graph.reads.rows()]
+        self.writes = [sorted(set(row)) for row in graph.writes.rows()]
+        self.order, self.way = schedule.order.tolist(), schedule.way.tolist()
+        self.storage, self.size, self.packed = (
+            each.tolist() for each in (graph.storage, graph.size, graph.packed)
+        )
+        self.resident = [bool(graph.resident[s]) for s in self.storage]
+        self.writers = graph.writers()
+        self.position = {operator: p for p, operator in enumerate(self.order)}
+        self.outcome = Outcome(released=[-1] * self.m, live=[0] * self.n)
+
+    def find_uses(self) -> None:
+        """For each storage its uses by operators, by position, the last of them in the phase that wrote it ("near",
+        together with the program's own), and the last of all."""
+        graph, position = self.graph, self.position
+        owned: dict[int, list[int]] = {}
+        for v in range(self.m):
+            owned.setdefault(self.storage[v], []).append(v)
+        self.uses: dict[int, set[int]] = {s: set() for s in owned}
+        for p, operator in enumerate(self.order):
+            for v in {*self.reads[operator], *self.writes[operator]}:
+                self.uses[self.storage[v]].add(p)
+        self.near, self.last = dict.fromkeys(owned, -1), dict.fromkeys(owned, -1)
+        self.drops: dict[int, set[int]] = {}
+        for s, values in owned.items():
+            first_writers = [self.writers[v][0] for v in values if self.writers[v]]
+            if first_writers:
+                phase = graph.phase[min(first_writers)]
+                self.near[s] = max(p for p in self.uses[s] if graph.phase[self.order[p]] == phase)
+            held = max((position[int(graph.held[v])] for v in values if graph.held[v] >= 0), default=-1)
+            near = self.near[s] = max(self.near[s], held)
+            named = self.schedule.drops[s] if self.schedule.drops else []
+            self.drops[s] = {near, *(position[o] for o in named if held <= position[o] < near)}
+            ends = (
+                self.n if graph.kept[values].any() else -1
+            )  # one past the last position: a value of the results
+            self.last[s] = ends if ends >= 0 else max([*self.uses[s], near], default=-1)
 
     # --- first pass: what is recomputed, and how long each storage is needed ------------------------------------------
-    needed = dict(last)
-    asked: dict[int, set[int]] = {s: set() for s in owned}  # positions at which a recomputation reads it
-    there = [resident[v] or not writers[v] for v in range(m)]
-    recomputed: dict[int, list[int]] = {}
-    for p, operator in enumerate(order):
-        missing = [v for v in reads[operator] if not there[v]]
-        if missing:
-            again: set[int] = set()
-            stack = [writers[v][0] for v in missing]
-            while stack:
-                one = stack.pop()
-                if one in again:
-                    continue
-                again.add(one)
-                for v in reads[one]:
-                    if there[v]:
-                        needed[storage[v]] = max(needed[storage[v]], p)
-                        asked[storage[v]].add(p)
-                    else:
-                        stack.append(writers[v][0])
-            recomputed[p] = sorted(again, key=position.__getitem__)
-            for one in again:
-                for v in writes[one]:
-                    if last[storage[v]] >= p:
-                        there[v] = True
-        for v in writes[operator]:
-            there[v] = True
-        for v in range(m):
-            s = storage[v]
-            if there[v] and not resident[v] and way[v] == Way.DROPPED and (p in drops[s] or p >= last[s]):
-                there[v] = False
+
+    def find_recomputed(self) -> None:
+        self.needed = dict(self.last)
+        self.asked: dict[int, set[int]] = {s: set() for s in self.last}  # where a recomputation reads it
+        self.recomputed: dict[int, list[int]] = {}
+        there = [self.resident[v] or not self.writers[v] for v in range(self.m)]
+        for p, operator in enumerate(self.order):
+            missing = [v for v in self.reads[operator] if not there[v]]
+            if missing:
+                again = self.run_again(p, missing, there)
+                self.recomputed[p] = sorted(again, key=self.position.__getitem__)
+                for v in (v for one in again for v in self.writes[one]):
+                    there[v] |= self.last[self.storage[v]] >= p
+            for v in self.writes[operator]:
+                there[v] = True
+            for v in range(self.m):
+                s = self.storage[v]
+                if (
+                    not self.resident[v]
+                    and self.way[v] == Way.DROPPED
+                    and (p in self.drops[s] or p >= self.last[s])
+                ):
+                    there[v] = False
+
+    def run_again(self, p: int, missing: list[int], there: list[bool]) -> set[int]:
+        again: set[int] = set()
+        stack = [self.writers[v][0] for v in missing]
+        while stack:
+            one = stack.pop()
+            if one in again:
+                continue
+            again.add(one)
+            for v in self.reads[one]:
+                if there[v]:
+                    self.needed[self.storage[v]] = max(self.needed[self.storage[v]], p)
+                    self.asked[self.storage[v]].add(p)
+                else:
+                    stack.append(self.writers[v][0])
+        return again
 
     # --- second pass: bytes -------------------------------------------------------------------------------------------
-    evicted, fetched, stalls = swap_layout(
-        graph, schedule, near, {s: uses[s] | asked[s] for s in owned}, rates
-    )
-    outcome = Outcome(released=[-1] * m, live=[0] * n)
-    packing = 0  # bytes packed and unpacked
-    present = [False] * m
-    small = [False] * m  # packed
-    count: Counter[int] = Counter()  # of each storage: values that are there
-    live = 0
 
-    def take(v: int) -> None:
-        nonlocal live
-        if resident[v] or present[v]:
-            return
-        present[v] = True
-        count[storage[v]] += 1
-        if count[storage[v]] == 1:
-            live += size[storage[v]]
+    def count_bytes(self) -> None:
+        needs = {s: self.uses[s] | self.asked[s] for s in self.uses}
+        evicted, fetched, stalls = swap_layout(self.graph, self.schedule, self.near, needs, self.rates)
+        self.packing = self.live = 0  # packing: bytes packed and unpacked
+        self.present, self.small = [False] * self.m, [False] * self.m  # small: packed
+        self.count: Counter[int] = Counter()  # of each storage: values that are there
+        for p, operator in enumerate(self.order):
+            for v in evicted.get(p, ()):
+                self.drop(v, p)
+            for v in fetched.get(p, ()):
+                self.take(v)
+            self.recompute(p, self.recomputed.get(p, []))
+            for v in self.reads[operator]:
+                self.unpack(v)
+            for v in self.writes[operator]:
+                self.take(v)
+            self.note(p, int(self.graph.workspace[operator]))
+            self.release(p)
+        self.outcome.extra_seconds += self.packing / self.rates.pack + stalls
 
-    def drop(v: int, p: int) -> None:
-        nonlocal live
-        if resident[v] or not present[v]:
-            return
-        present[v] = False
-        if way[v] == Way.DROPPED or p <= needed[storage[v]]:  # else it is a copy
-            outcome.released[v] = p
-        count[storage[v]] -= 1
-        if count[storage[v]] == 0:
-            live -= packed[storage[v]] if small[v] else size[storage[v]]
-        small[v] = False
-
-    def note(p: int, more: int, rerun: int = -1) -> None:
-        outcome.live[p] = max(outcome.live[p], live + more)
-        if live + more > outcome.peak:
-            outcome.peak, outcome.place, outcome.rerun = live + more, p, rerun
-
-    def unpack(v: int) -> None:
-        nonlocal live, packing
-        if small[v]:
-            small[v] = False
-            live += size[v] - packed[v]
-            packing += size[v]
-
-    for p, operator in enumerate(order):
-        for v in evicted.get(p, ()):
-            drop(v, p)
-        for v in fetched.get(p, ()):
-            take(v)
-        again_now = recomputed.get(p, [])
-        left = Counter(v for one in again_now for v in reads[one])
+    def recompute(self, p: int, again: list[int]) -> None:
+        left = Counter(v for one in again for v in self.reads[one])
         temporary: set[int] = set()
-        for one in again_now:
-            for v in reads[one]:
-                unpack(v)
-            copies = sum(size[v] for v in writes[one] if storage[v] == v and present[v] and not resident[v])
-            for v in writes[one]:
-                if not present[v]:
+        for one in again:
+            for v in self.reads[one]:
+                self.unpack(v)
+            made = [v for v in self.writes[one] if self.storage[v] == v and self.present[v]]
+            copies = sum(self.size[v] for v in made if not self.resident[v])
+            for v in self.writes[one]:
+                if not self.present[v]:
                     temporary.add(v)
-                    take(v)
-            note(p, int(graph.workspace[one]) + copies, one)
-            outcome.extra_seconds += float(graph.seconds[one])
-            for v in reads[one]:
-                left[v] -= 1
-            for v in [*reads[one], *writes[one]]:
-                if v in temporary and left[v] == 0 and last[storage[v]] < p:
+                    self.take(v)
+            self.note(p, int(self.graph.workspace[one]) + copies, one)
+            self.outcome.extra_seconds += float(self.graph.seconds[one])
+            left.subtract(self.reads[one])
+            for v in [*self.reads[one], *self.writes[one]]:
+                if v in temporary and left[v] == 0 and self.last[self.storage[v]] < p:
                     temporary.discard(v)
-                    drop(v, p)
-        if again_now:
-            outcome.recomputed.append((p, again_now))
-        for v in reads[operator]:
-            unpack(v)
-        for v in writes[operator]:
-            take(v)
-        note(p, int(graph.workspace[operator]))
-        for v in range(m):
-            s = storage[v]
-            if present[v] and (needed[s] <= p or (p in drops[s] and way[v] == Way.DROPPED)):
-                drop(v, p)
-            elif present[v] and p == near[s] and way[v] == Way.PACKED:
-                small[v] = True
-                live -= size[v] - packed[v]
-                packing += size[v]
-    outcome.extra_seconds += packing / rates.pack + stalls
-    return outcome
+                    self.drop(v, p)
+        if again:
+            self.outcome.recomputed.append((p, again))
+
+    def release(self, p: int) -> None:
+        for v in (v for v in range(self.m) if self.present[v]):
+            s = self.storage[v]
+            if self.needed[s] <= p or (p in self.drops[s] and self.way[v] == Way.DROPPED):
+                self.drop(v, p)
+            elif p == self.near[s] and self.way[v] == Way.PACKED:
+                self.small[v] = True
+                self.live -= self.size[v] - self.packed[v]
+                self.packing += self.size[v]
+
+    def take(self, v: int) -> None:
+        if self.resident[v] or self.present[v]:
+            return
+        self.present[v] = True
+        self.count[self.storage[v]] += 1
+        if self.count[self.storage[v]] == 1:
+            self.live += self.size[self.storage[v]]
+
+    def drop(self, v: int, p: int) -> None:
+        s = self.storage[v]
+        if self.resident[v] or not self.present[v]:
+            return
+        self.present[v] = False
+        if self.way[v] == Way.DROPPED or p <= self.needed[s]:  # else it is a copy
+            self.outcome.released[v] = p
+        self.count[s] -= 1
+        if self.count[s] == 0:
+            self.live -= self.packed[s] if self.small[v] else self.size[s]
+        self.small[v] = False
+
+    def note(self, p: int, more: int, rerun: int = -1) -> None:
+        now = self.live + more
+        self.outcome.live[p] = max(self.outcome.live[p], now)
+        if now > self.outcome.peak:
+            self.outcome.peak, self.outcome.place, self.outcome.rerun = now, p, rerun
+
+    def unpack(self, v: int) -> None:
+        if self.small[v]:
+            self.small[v] = False
+            self.live += self.size[v] - self.packed[v]
+            self.packing += self.size[v]
 
 
 def swap_layout(
