@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..common.lazy import lazily
 
 if TYPE_CHECKING:
     from ..planning import Plan, make_plan

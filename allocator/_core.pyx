@@ -49,7 +49,7 @@ cimport numpy as cnp
 #:     thread = 0
 #:     process = 1
 
-from ..errors import PoolError, StowplanError
+from ..common.errors import PoolError, StowplanError
 from ..profiler.events import EVENT_DTYPE
 
 cnp.import_array()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PoolError, ProfileError
+from ..common.errors import PoolError, ProfileError
 from ..planning.shared import SharedPlans
 from ._core import Backend, Scope, runs_apart
 from .planning_budget import Planning, PlanningBudget

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypedDict, TypeVar
 
-from ..errors import PoolError
-from ..units import parse_bytes, parse_share
+from ..common.errors import PoolError
+from ..common.units import parse_bytes, parse_share
 from .planning_budget import SHARE
 
 C = TypeVar("C", bound=type)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, overload
 
-from ..errors import PoolError
+from ..common.errors import PoolError
 from . import step_boundaries
 from ._core import Enterable, Step, watch_forks
 from .forking import register

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..units import human_bytes
+from ..common.units import human_bytes
 from .counts import REASONS, Count, Kind
 
 

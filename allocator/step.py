@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, TypeVar
 
-from ..errors import PoolError
+from ..common.errors import PoolError
 from ._core import InterruptedPart
 from .lanes import Lanes
 

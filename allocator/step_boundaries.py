@@ -24,8 +24,8 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PoolError
-from ..import_hooks import once_imported
+from ..common.errors import PoolError
+from ..common.import_hooks import once_imported
 from ._core import Step, pools
 
 if TYPE_CHECKING:

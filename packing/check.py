@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConflictError, ProblemError
+from ..common.errors import ConflictError, ProblemError
 from . import _solvers
 from .problem import IntArray, Problem
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ProblemError
+from ..common.errors import ProblemError
 from .problem import COLUMNS, IntArray, Pieces, Problem, changed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import MissingDependencyError
+from ..common.errors import MissingDependencyError
 
 # Wall-clock seconds where the caller names no limit.
 DEFAULT_LIMIT = 60.0

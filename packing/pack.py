@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from ..errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
+from ..common.errors import ConflictError, InfeasibleError, ProblemError, UnsupportedConstraintError
 from . import portfolio, solvers  # noqa: F401 (solvers register themselves)
 from .bounds import Bound, bound
 from .check import check_fast

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, ProblemError
+from ..common.errors import FormatError, ProblemError
 
 IntArray = npt.NDArray[np.int64]
 
@@ -190,7 +190,7 @@ class Problem:
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> Problem:
-        """Read google/minimalloc's CSV; see ``stowplan.minimalloc``.
+        """Read google/minimalloc's CSV; see ``stowplan.common.minimalloc``.
 
         A column ``offset`` fixes the blocks, -1 excepted. The format has no words for ``apart`` and ``contiguous``.
 
@@ -199,7 +199,7 @@ class Problem:
         FormatError
             Naming file, line and what was expected.
         """
-        from .. import minimalloc
+        from ..common import minimalloc
 
         t = minimalloc.read(path)
         try:
@@ -230,7 +230,7 @@ class Problem:
         answer = self.fixed if offsets is None else _column("offsets", offsets)
         if len(answer) != len(self):
             raise ProblemError(f"offsets has {len(answer)} entries; expected {len(self)}, one per block")
-        from .. import minimalloc
+        from ..common import minimalloc
 
         table = minimalloc.Table(
             id=tuple(map(str, range(len(self)))) if self.id is None else self.id,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..registry import Registry
+from ..common.registry import Registry
 from .problem import IntArray, Problem
 
 

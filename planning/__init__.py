@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..common.lazy import lazily
 
 if TYPE_CHECKING:
     from .plan import UNPLANNED, Plan, make_plan, problem_of

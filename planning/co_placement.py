@@ -28,7 +28,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProblemError
+from ..common.errors import ProblemError
 from ..packing import Problem, lower_bound, pack
 from ..packing.problem import IntArray
 from .plan import Pack, Plan

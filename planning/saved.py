@@ -28,8 +28,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .._version import __version__
-from ..errors import ConflictError, FormatError, PoolError
-from ..files import atomic_write
+from ..common.errors import ConflictError, FormatError, PoolError
+from ..common.files import atomic_write
 from ..packing import Placement, Problem, lower_bound
 from ..packing.check import check_fast
 from ..packing.placement import peak_of

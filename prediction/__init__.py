@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..common.lazy import lazily
 
 if TYPE_CHECKING:
     from .child import available

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
 
 FEW, SHORT, TIMES = 4, 35, 8
 KINDS = ("like", "dominant")

@@ -26,9 +26,9 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
-from ..errors import ProfileError
-from ..host_memory import control_groups
-from ..units import human_bytes
+from ..common.errors import ProfileError
+from ..common.host_memory import control_groups
+from ..common.units import human_bytes
 
 IN_CHILD = False
 """Whether this process is such a child."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from distributed import Status, Worker, WorkerPlugin
 
-from ..host_memory import host_memory
-from ..units import human_bytes, parse_bytes
+from ..common.host_memory import host_memory
+from ..common.units import human_bytes, parse_bytes
 from .prediction import Prediction
 
 RESOURCE = "stowplan bytes"

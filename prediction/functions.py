@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import ProfileError
-from ..units import human_bytes
+from ..common.errors import ProfileError
+from ..common.units import human_bytes
 from .arguments import (
     NUMBER,
     SHORT,

@@ -24,9 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
+from ..common.units import human_bytes, parse_bytes, parse_share
 from ..profiler import NumpyRecorder
-from ..units import human_bytes, parse_bytes, parse_share
 from . import child
 from .arguments import NUMBER, SHORT, StandIn, axes_of, is_array, is_number, name_of, on_device, standing_for
 from .child import available

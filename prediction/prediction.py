@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ProfileError
-from ..units import human_bytes, parse_bytes
+from ..common.errors import ProfileError
+from ..common.units import human_bytes, parse_bytes
 
 EXTRAPOLATED = 8
 """How many times beyond what was run an answer is called extrapolated."""

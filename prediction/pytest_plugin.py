@@ -59,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def _limit(name: str, marker: pytest.Mark) -> int:
-    from ..units import parse_bytes
+    from ..common.units import parse_bytes
 
     if len(marker.args) != 1 or marker.kwargs:
         raise pytest.UsageError(f"{name}: the mark peak takes a limit; expected like peak('200 MiB')")
@@ -87,8 +87,8 @@ def _recorded(test: Callable[..., Any], recording: Recording) -> Callable[..., A
 
 def _message(runs: list[Run], limit: int) -> str:
     """Return why a test fails that did not fail itself, empty if it passes; warn of memory that is not counted."""
+    from ..common.units import counted, human_bytes
     from ..planning import make_plan
-    from ..units import counted, human_bytes
 
     if not runs:
         return "the test is a coroutine that nothing has run; expected a plugin that does (pytest-asyncio, anyio)"

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..common.units import human_bytes
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
 from ..profiler.unbroken import unbroken, unbroken_context
-from ..units import human_bytes
 from .arguments import on_device
 from .child import resident_peak
 

@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
+from ..common.units import counted, human_bytes
 from ..packing import lower_bound
 from ..planning import Plan, make_plan, problem_of
 from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS, LiveBytes
 from ..profiler.sequence_matching import match_sequences
-from ..units import counted, human_bytes
 from .prediction import EXTRAPOLATED, Peak, Prediction, last_that
 from .runs import alive_at
 

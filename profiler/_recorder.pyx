@@ -20,7 +20,7 @@ import numpy as np
 
 cimport numpy as cnp
 
-from ..errors import StowplanError
+from ..common.errors import StowplanError
 from .events import EVENT_DTYPE
 
 #: from collections.abc import Callable

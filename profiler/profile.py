@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, ProfileError
+from ..common.errors import FormatError, ProfileError
 from .events import IntArray
 from .program import Program
 
@@ -299,7 +299,7 @@ class Profile:
         OSError
             The file cannot be written. The old one, if any, is untouched.
         """
-        from ..archive import write_archive
+        from ..common.archive import write_archive
 
         columns = {name: getattr(self, name) for name in COLUMNS}
         header: dict[str, Any] = {"period": self.period}
@@ -332,7 +332,7 @@ class Profile:
         ...     Profile.load(f"{folder}/train.profile") == profile
         True
         """
-        from ..archive import read_archive
+        from ..common.archive import read_archive
 
         header, columns = read_archive(path, _FORMAT, _VERSION)
         return cls.from_columns(
@@ -413,7 +413,7 @@ class Profile:
         Raises
         ------
         FormatError
-            As ``stowplan.minimalloc.read``, or a block has gaps that a profile cannot hold.
+            As ``stowplan.common.minimalloc.read``, or a block has gaps that a profile cannot hold.
         OSError
             The file cannot be opened.
 

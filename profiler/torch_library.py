@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, NamedTuple, TypeVar
 
-from ..errors import MissingDependencyError, PoolError
+from ..common.errors import MissingDependencyError, PoolError
 
 HERE = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ..units import human_bytes
+from ..common.units import human_bytes
 from .graph import Phase, StepGraph
 from .schedule import Rates, Schedule, Way
 from .simulate import Outcome, simulate, simulator

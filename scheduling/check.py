@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
 from .graph import StepGraph
 from .schedule import Rates, Schedule, Way
 

@@ -22,8 +22,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..archive import what_it_is
-from ..errors import FormatError, GraphError
+from ..common.archive import what_it_is
+from ..common.errors import FormatError, GraphError
 from .graph import Phase, StepGraph
 
 FORMAT = "opgraph-1"

@@ -36,8 +36,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..archive import read_archive, write_archive
-from ..errors import FormatError, GraphError
+from ..common.archive import read_archive, write_archive
+from ..common.errors import FormatError, GraphError
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FormatError, GraphError, MissingDependencyError
+from ..common.errors import FormatError, GraphError, MissingDependencyError
 from .formats import TensorNumbers
 from .graph import StepGraph
 from .schedule import as_recorded

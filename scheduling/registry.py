@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..errors import ScheduleError
-from ..registry import Registry
+from ..common.errors import ScheduleError
+from ..common.registry import Registry
 from .graph import StepGraph
 from .schedule import Rates, Schedule
 

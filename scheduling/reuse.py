@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, GraphError
+from ..common.errors import FormatError, GraphError
 from ..packing import Problem
 from .graph import IntArray, StepGraph
 from .ordering.problem import OrderProblem

@@ -38,8 +38,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FormatError, ScheduleError
-from ..files import atomic_write
+from ..common.errors import FormatError, ScheduleError
+from ..common.files import atomic_write
 from .graph import IntArray, Phase, Relation, StepGraph
 
 FORMAT, VERSION = "stowplan schedule", 1

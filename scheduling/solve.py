@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..errors import BudgetError, ScheduleError
+from ..common.errors import BudgetError, ScheduleError
 from .alive import floor_of
 from .bounds import bound_schedules
 from .graph import StepGraph

@@ -15,9 +15,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .errors import PoolError, StowplanError
-from .import_hooks import once_imported
-from .lazy import lazily
+from .common.errors import PoolError, StowplanError
+from .common.import_hooks import once_imported
+from .common.lazy import lazily
 from .removed import REMOVED, RemovedFinder, line
 
 if TYPE_CHECKING:

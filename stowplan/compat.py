@@ -33,8 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from .common.errors import MissingDependencyError
 from .compat_chainermn import mend_when_imported, seeing
-from .errors import MissingDependencyError
 
 __all__ = ["enable_chainer"]
 

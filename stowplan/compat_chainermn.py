@@ -12,7 +12,7 @@ import types
 
 import numpy as np
 
-from .import_hooks import once_imported
+from .common.import_hooks import once_imported
 
 
 @functools.cache

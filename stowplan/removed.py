@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from .errors import RemovedError
+from .common.errors import RemovedError
 
 REMOVED = {
     "stowplan.dask.why_unknown": "no check: PoolPlugin uses Dask's public names",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MissingDependencyError, PoolError
+from ...common.errors import MissingDependencyError, PoolError
 from .._core import CudaPools, DevicePool, DeviceRouter, Lease, Scope
 from ..options import documented
 from ..pool import Pool

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ...errors import PoolError
-from ...host_memory import host_memory
+from ...common.errors import PoolError
+from ...common.host_memory import host_memory
 from .._core import HostBackend, NativePlace, NativePool, Scope
 from ..pool import EnteredPool
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MissingDependencyError, PoolError
+from ...common.errors import MissingDependencyError, PoolError
 from .. import _core
 from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
 from ..options import documented

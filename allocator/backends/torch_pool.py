@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ...errors import PoolError
+from ...common.errors import PoolError
 from ...profiler.torch_library import library
 from .._core import NativePlace
 from ..options import documented

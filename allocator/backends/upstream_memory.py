@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import PoolError
+from ...common.errors import PoolError
 
 
 class UpstreamMemory:

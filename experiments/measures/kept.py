@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stowplan.files import atomic_write
+from stowplan.common.files import atomic_write
 
 Row = dict[str, Any]
 

@@ -20,7 +20,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from stowplan import __version__
-from stowplan.files import atomic_write
+from stowplan.common.files import atomic_write
 
 from .kept import Row, write_text
 

@@ -25,8 +25,8 @@ import click
 from rich.console import Console
 from rich.markdown import Markdown
 
+from stowplan.common.files import atomic_write
 from stowplan.errors import MissingDependencyError
-from stowplan.files import atomic_write
 
 from ..measures import output
 from ..measures.runner import CannotRunError

@@ -18,7 +18,7 @@ from typing import Any
 
 from chainer.backend import get_array_module
 
-from ..swapping import SwapError, SwapFile
+from ..common.swapping import SwapError, SwapFile
 from .pinned import PinnedSwap
 
 FORWARD, BACKWARD = "forward", "backward"

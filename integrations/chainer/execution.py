@@ -22,7 +22,7 @@ import chainer
 from chainer import variable
 from chainer.functions.util.forget import Forget
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
 from . import seams
 from .backward_pass import BackwardPass
 from .directions import Follower, Structure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
 from ..scheduling import StepGraph
 from .known import TIMED_STEPS
 from .scheduler import Scheduler

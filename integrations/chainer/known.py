@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import BudgetError
+from ..common.errors import BudgetError
+from ..common.units import parse_bytes, parse_share
 from ..profiler.unbroken import unbroken
 from ..scheduling import StepGraph, simulate
-from ..units import parse_bytes, parse_share
 from .capture import Recording
 from .directions import Directions
 from .timed import Seconds

@@ -37,7 +37,7 @@ import numpy as np
 from chainer import optimizer_hooks
 from chainer.optimizer import GradientMethod, Hyperparameter
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
 from .parameter_swap import SwappedParameter, in_memory
 from .rerun import is_known
 from .updates import ELEMENTWISE, ELEMENTWISE_HOOKS, call_hook_in_pieces, update_in_pieces

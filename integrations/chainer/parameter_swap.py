@@ -28,9 +28,9 @@ import chainer
 import numpy as np
 from chainer.functions.util.forget import Forget
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
+from ..common.swapping import SwapError, SwapFile
 from ..profiler.unbroken import WeakKeys
-from ..swapping import SwapError, SwapFile
 
 SMALL = 64 << 10
 """Arrays of fewer bytes stay in memory."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..swapping import SwapCounts
+from ..common.swapping import SwapCounts
 
 
 class PinnedTicket:

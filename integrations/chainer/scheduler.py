@@ -36,10 +36,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..allocator.pool import Pool
-from ..errors import BudgetError, PoolError, ScheduleError, StowplanError
+from ..common.errors import BudgetError, PoolError, ScheduleError, StowplanError
+from ..common.swapping import SwapFile
 from ..profiler.unbroken import unbroken_context
 from ..scheduling import as_recorded, lean, simulate
-from ..swapping import SwapFile
 from . import seams
 from .capture import Recording, RecordingStep
 from .directions import Follower

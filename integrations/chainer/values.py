@@ -22,7 +22,7 @@ from typing import Any
 
 from chainer import variable
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import masks
 from .directions import Directions, Follower

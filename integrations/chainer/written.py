@@ -22,7 +22,7 @@ import chainer
 import numpy as np
 from chainer.backend import get_array_module
 
-from ..errors import ScheduleError
+from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from .parameter_swap import in_memory
 

@@ -29,7 +29,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MissingDependencyError, PoolError
+from ..common.errors import MissingDependencyError, PoolError
 
 try:
     from dask import config
@@ -40,9 +40,9 @@ except ImportError as error:
     ) from error
 
 from ..allocator.options import limit_bytes
-from ..host_memory import host_memory
+from ..common.host_memory import host_memory
+from ..common.units import parse_share
 from ..prediction.dask_resources import RESOURCE, MemoryPlugin, needs, worker_memory
-from ..units import parse_share
 
 if TYPE_CHECKING:
     from ..allocator import NumpyPool

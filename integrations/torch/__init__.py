@@ -36,7 +36,7 @@ module            what it is
 Importing this package imports PyTorch.
 """
 
-from ..errors import MissingDependencyError
+from ..common.errors import MissingDependencyError
 
 try:
     import torch as _torch

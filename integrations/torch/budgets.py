@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from torch.fx import GraphModule
 
-from ..errors import BudgetError
+from ..common.errors import BudgetError
+from ..common.units import human_bytes, parse_bytes, parse_share
 from ..scheduling import Schedule, StepGraph, simulate
 from ..scheduling.schedule import as_recorded
 from ..scheduling.solve import Solution, schedule
-from ..units import human_bytes, parse_bytes, parse_share
 from .live import live_peak
 from .rewriting import scheduled
 

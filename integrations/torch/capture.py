@@ -25,7 +25,7 @@ from weakref import proxy
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ..errors import GraphError, StowplanError
+from ..common.errors import GraphError, StowplanError
 from . import seams
 from .eager import DECOMPOSITIONS, as_eager, casts_of
 from .graph_errors import is_dynamos, not_captured

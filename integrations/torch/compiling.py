@@ -31,10 +31,10 @@ from functorch.compile import min_cut_rematerialization_partition as min_cut
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..errors import BudgetError, GraphError, ScheduleError
+from ..common.errors import BudgetError, GraphError, ScheduleError
+from ..common.units import human_bytes
 from ..scheduling import Phase, StepGraph
 from ..scheduling.solve import schedule
-from ..units import human_bytes
 from . import seams
 from .budgets import GraphStats, Within, plain_peak
 from .capture import require_unreplaced

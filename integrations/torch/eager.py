@@ -21,7 +21,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.traceback import annotate
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from ..scheduling.graph import Phase
 from . import seams
 from .nodes import BERNOULLI, LIBRARY, PHASE, define, is_name, is_view

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch.fx import Node
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from .seams import BY_VALUES, exc, is_dynamos_file
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import GraphError, ScheduleError
+from ..common.errors import GraphError, ScheduleError
 from .seams import OptimizedModule, has_hooks, traced
 from .updates import are_shared, group_of
 

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import CodeGen
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from ..scheduling.graph import Phase
 from .eager import cast_once, lay_out_parts
 from .graph_errors import line_at

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from .nodes import have_strides_alike, is_foreign, require_numbers
 from .seams import OpOverload, pytree, unset_fake_temporarily
 

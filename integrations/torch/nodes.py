@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from .graph_errors import line_at
 from .seams import OpOverload, key_of, pytree, schema_of
 

@@ -25,7 +25,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from ..allocator.pool import Pool
-from ..errors import GraphError, ScheduleError
+from ..common.errors import GraphError, ScheduleError
 from ..scheduling.solve import Solution
 from .budgets import Within
 from .capture import Captured, LimitReachedError

@@ -30,7 +30,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ..errors import GraphError
+from ..common.errors import GraphError
 from ..scheduling.graph import Phase, StepGraph
 from . import nodes, seams
 from .costs import seconds

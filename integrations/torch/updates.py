@@ -28,7 +28,7 @@ import torch
 from torch import nn, optim
 from torch.fx import GraphModule, Node
 
-from ..errors import GraphError, ScheduleError
+from ..common.errors import GraphError, ScheduleError
 from ..scheduling import Phase
 from .meter import measure
 from .nodes import PHASE, bytes_of, define, have_strides_alike, storage_of

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import MissingDependencyError
+from ...common.errors import MissingDependencyError
 from ...scheduling.graph import Phase, StepGraph
 from ...scheduling.orders import recorded
 from ...scheduling.registry import SchedulingOptions, register

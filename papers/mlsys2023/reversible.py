@@ -39,8 +39,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...chainer.rerun import settings
+from ...common.errors import StowplanError
 from ...compat import enable_chainer
-from ...errors import StowplanError
 
 enable_chainer()
 

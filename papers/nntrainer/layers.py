@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Any, NamedTuple
 
-from ...errors import GraphError
+from ...common.errors import GraphError
 from ...scheduling.graph import Phase, StepGraph
 
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import UnsupportedConstraintError
+from ...common.errors import UnsupportedConstraintError
 from ...packing.problem import IntArray, Problem
 from ...packing.registry import PackingOptions, register
 

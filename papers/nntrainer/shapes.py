@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...errors import GraphError
+from ...common.errors import GraphError
 from .layers import Layer, Lifespan
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ScheduleError
+from ...common.errors import ScheduleError
 from ...packing.milp import DEFAULT_LIMIT, require_pulp, solve_program
 from ...scheduling.graph import IntArray
 from ...scheduling.ordering.problem import OrderProblem

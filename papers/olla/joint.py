@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import MissingDependencyError, ScheduleError
+from ...common.errors import MissingDependencyError, ScheduleError
 from ...packing import Placement, Problem, pack
 from ...scheduling.graph import IntArray, StepGraph
 from ...scheduling.ordering import order as find_order

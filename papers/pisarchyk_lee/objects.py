@@ -34,7 +34,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...errors import MissingDependencyError, UnsupportedConstraintError
+from ...common.errors import MissingDependencyError, UnsupportedConstraintError
 from ...packing.orders import by_size
 from ...packing.problem import IntArray, Problem
 from ...packing.registry import PackingOptions, Solver, register

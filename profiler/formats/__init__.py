@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...archive import what_it_is
-from ...errors import FormatError
+from ...common.archive import what_it_is
+from ...common.errors import FormatError
 from ..events import IntArray
 from ..profile import Profile
 from .registry import HEAD, Format, register, registered

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import FormatError
+from ...common.errors import FormatError
 from ..profile import ESCAPED, UNKNOWN_NS, UNKNOWN_SITE, Profile
 
 _GONE = np.iinfo(np.int64).min

@@ -1,4 +1,4 @@
-"""google/minimalloc's CSV, a row for each block: see `stowplan.minimalloc`, `Profile.from_csv` and `Profile.to_csv`.
+"""google/minimalloc's CSV as a profile: see `Profile.from_csv` and `Profile.to_csv`; the format: `common.minimalloc`.
 
 The file has lifetimes on a line, a profile those on a circle: a wrapped block is alive from end to end, with one gap.
 """
@@ -9,8 +9,8 @@ import os
 
 import numpy as np
 
-from ... import minimalloc
-from ...errors import FormatError
+from ...common import minimalloc
+from ...common.errors import FormatError
 from ..profile import Profile
 from .registry import Format, register
 from .text import first_line
@@ -38,7 +38,7 @@ def read(path: str | os.PathLike[str]) -> Profile:
     table = minimalloc.read(path)
     n = len(table.size)
     if n == 0:
-        return Profile([], [], [])
+        return Profile(table.size, table.lower, table.upper)
     start, end, wraps = table.lower.copy(), table.upper.copy(), np.zeros(n, dtype=bool)
     whole = table.lower.min(), table.upper.max()
     for row, gap_start, gap_end, *window in table.gaps.tolist():

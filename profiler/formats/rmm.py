@@ -28,7 +28,7 @@ import re
 from dataclasses import replace
 from decimal import Decimal
 
-from ...errors import FormatError
+from ...common.errors import FormatError
 from ..profile import Profile
 from ..program import Program
 from .event_log import EventLog

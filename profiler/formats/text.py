@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 
-from ...errors import FormatError
+from ...common.errors import FormatError
 
 LONGEST_LINE = 1 << 16
 

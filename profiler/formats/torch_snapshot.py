@@ -47,8 +47,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import FormatError
-from ...files import atomic_write
+from ...common.errors import FormatError
+from ...common.files import atomic_write
 from ..events import IntArray
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
 from ..program import Program

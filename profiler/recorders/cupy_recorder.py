@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...errors import MissingDependencyError
+from ...common.errors import MissingDependencyError
 from .._recorder import CallSites, ToldRecorder
 from .recorder import Recorder
 

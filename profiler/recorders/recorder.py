@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ...errors import PoolError, ProfileError
+from ...common.errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
 from ..candidates import StepCandidate
 from ..profile import Profile

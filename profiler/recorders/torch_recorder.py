@@ -18,7 +18,7 @@ import functools
 import os
 from contextlib import ExitStack
 
-from ...errors import PoolError
+from ...common.errors import PoolError
 from .. import _recorder
 from ..torch_library import recording_library
 from .recorder import Recorder

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import ScheduleError
+from ...common.errors import ScheduleError
 from ..graph import IntArray, StepGraph
 from ..schedule import Schedule, Way
 from ..simulate import simulate

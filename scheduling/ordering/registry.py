@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...registry import Registry
+from ...common.registry import Registry
 from ..graph import IntArray
 from .problem import OrderProblem
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from ..errors import StowplanError
+from ..common.errors import StowplanError
 from .commands._options import EXIT_STATUS
 from .commands.run import run
 from .terminal import reason_of

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ScriptError
+from ..common.errors import ScriptError
 
 USAGE = "%%stowplan [--step-function FUNCTION]"
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BudgetError
+from ..common.errors import BudgetError
 from . import on_device
 from .comparison import MALLOC, POOL_TITLES, Comparison, is_of_host, peak_of
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
 from ..profiler import Profile
 from .pool_models import POOL_MODELS, Requests, RmmPoolModel
 from .pool_models.heap import PoolFullError

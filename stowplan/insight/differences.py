@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ProfileError
+from ..common.errors import ProfileError
 from ..profiler import Profile
 from ..profiler.program import Holder
 

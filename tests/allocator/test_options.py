@@ -11,8 +11,8 @@ import pytest
 
 from stowplan import NumpyPool, PoolError, TorchPool
 from stowplan.allocator.options import Options, PlanningOptions, limit_bytes
+from stowplan.common.host_memory import host_memory
 from stowplan.errors import MissingDependencyError, StowplanError
-from stowplan.host_memory import host_memory
 
 NAMES = list(PlanningOptions._fields)
 

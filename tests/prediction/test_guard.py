@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import stowplan
+from stowplan.common.units import parse_bytes
 from stowplan.prediction import available, child, learning
 from stowplan.prediction import guarding as guards
-from stowplan.units import parse_bytes
 
 from ..children import printed
 

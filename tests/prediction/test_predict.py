@@ -177,8 +177,8 @@ def test_the_largest_is_the_last_that_fits() -> None:
         found = prediction.largest("x", axis, memory)
         assert found is not None
         shapes = [tuple(found + more if n == axis else 100 for n in range(2)) for more in (0, 1)]
-        assert prediction.peak(x=shapes[0]).total <= stowplan.units.parse_bytes(memory)
-        assert prediction.peak(x=shapes[1]).total > stowplan.units.parse_bytes(memory)
+        assert prediction.peak(x=shapes[0]).total <= stowplan.common.units.parse_bytes(memory)
+        assert prediction.peak(x=shapes[1]).total > stowplan.common.units.parse_bytes(memory)
     assert prediction.largest("x", 0, 100) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.archive import write_archive
+from stowplan.common.archive import write_archive
 from stowplan.errors import FormatError, ProfileError
 from stowplan.profiler import ESCAPED, Profile
 from stowplan.profiler.profile import COLUMNS

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stowplan import NumpyRecorder
+from stowplan.common.units import counted, human_bytes
 from stowplan.insight.comparison import POOL_TITLES
 from stowplan.insight.pool_models import POOL_MODELS
 from stowplan.profiler.formats.torch_snapshot import ARENA_ADDRESS
-from stowplan.units import counted, human_bytes
 
 from .command_line import figures, stowplan
 from .replayed_traces import ALIGNMENT, FORMATS, MIB, Replay, Trace, drawn, drawn_step, times

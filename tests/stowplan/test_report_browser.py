@@ -24,7 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from stowplan.files import from_here
+from stowplan.common.files import from_here
 from stowplan.insight.report import save_report
 from stowplan.profiler import Profile
 from tools.screenshots import browser, opened

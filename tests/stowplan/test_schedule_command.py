@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stowplan.common.units import human_bytes
 from stowplan.profiler import Profile
 from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
 from stowplan.scheduling.alive import alive_at_peak
@@ -14,7 +15,6 @@ from stowplan.scheduling.bounds import bound_schedules
 from stowplan.scheduling.check import check
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
-from stowplan.units import human_bytes
 
 from .command_line import figures, refused, stowplan
 from .step_graphs import LAYERS, layers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ....errors import StowplanError
+from ....common.errors import StowplanError
 
 __all__ = ["Communicator", "LoneRank", "ParallelError", "Ranks"]
 

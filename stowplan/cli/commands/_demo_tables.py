@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from ...common.units import human_bytes
 from ...insight.demo.compare import Comparison, PooledRun
 from ...insight.demo.training import Run
-from ...units import human_bytes
 from ._look import table
 
 

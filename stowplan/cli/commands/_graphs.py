@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import FormatError
-from ...units import human_bytes
+from ...common.errors import FormatError
+from ...common.units import human_bytes
 
 if TYPE_CHECKING:
     from ...scheduling import Schedule, StepGraph

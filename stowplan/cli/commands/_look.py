@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...files import from_here
+from ...common.files import from_here
+from ...common.units import counted, human_bytes
 from ...profiler.program import Holder
-from ...units import counted, human_bytes
 from ..terminal import console, printable
 
 if TYPE_CHECKING:

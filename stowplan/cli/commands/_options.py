@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ...units import parse_bytes
+from ...common.units import parse_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from ...errors import StowplanError
+from ...common.errors import StowplanError
 from ..terminal import console, printable, reason_of
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...units import human_bytes
+from ...common.units import human_bytes
 from . import _look
 from ._options import time_limit_option_of
 from ._reporter import Answer, reporter

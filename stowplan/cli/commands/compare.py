@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ...units import counted, human_bytes
+from ...common.units import counted, human_bytes
 from . import _look
 from ._options import BYTES, planning_options, profile_argument
 from ._reporter import Answer, reporter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...units import counted, human_bytes
+from ...common.units import counted, human_bytes
 from ._options import F, Name, OutputFile, alignment_option, solver_option
 from ._reporter import Answer, Reporter, reporter
 

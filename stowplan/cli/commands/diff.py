@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ...units import counted, human_bytes
+from ...common.units import counted, human_bytes
 from . import _look
 from ._reporter import Answer, reporter
 

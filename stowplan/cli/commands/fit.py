@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...units import human_bytes, parse_bytes
+from ...common.units import human_bytes, parse_bytes
 from . import _look
 from ._options import BYTES, OutputFile, Parsed, planning_options, refuse, removed_option
 from ._reporter import Answer, reporter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...units import human_bytes
+from ...common.units import human_bytes
 from . import _look
 from ._options import OutputFile, dimension_option, removed_option, solver_option_of, time_limit_option_of
 from ._reporter import Answer, reporter

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import (
+from ...common.errors import (
     FormatError,
     GraphError,
     InfeasibleError,
     MissingDependencyError,
     UnsupportedConstraintError,
 )
-from ...minimalloc import has_last_ticks
-from ...units import counted, human_bytes
+from ...common.minimalloc import has_last_ticks
+from ...common.units import counted, human_bytes
 from . import _look
 from ._options import (
     BYTES,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...files import from_here
-from ...units import counted, human_bytes
+from ...common.files import from_here
+from ...common.units import counted, human_bytes
 from ..terminal import say
 from . import _look
 from ._options import OutputFile, refuse
@@ -202,7 +202,7 @@ def _step_of(
     sites: bool,
 ) -> tuple[Profile, str]:
     """Return the program's step, or the one of this number, and what it is."""
-    from ...errors import ProfileError
+    from ...common.errors import ProfileError
 
     if number is not None and number > len(candidates):
         found = f"{len(candidates)} were found" if candidates else "none was found"

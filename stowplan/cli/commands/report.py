@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ...units import counted, human_bytes
+from ...common.units import counted, human_bytes
 from ._options import OutputFile, alignment_option, profile_argument, solver_option
 from ._reporter import Answer, reporter
 

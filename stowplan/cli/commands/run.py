@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
-from ...errors import ScriptError, StowplanError
+from ...common.errors import ScriptError, StowplanError
 from ..terminal import printable, reason_of
 
 USAGE = "stowplan run [OPTIONS] SCRIPT [ARGUMENTS]..."

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...errors import BudgetError
-from ...units import human_bytes
+from ...common.errors import BudgetError
+from ...common.units import human_bytes
 from . import _look
 from ._options import (
     BYTES,

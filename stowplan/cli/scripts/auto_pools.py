@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...import_hooks import when_imported
+from ...common.import_hooks import when_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...allocator.backends.numpy_pool import SMALL
 from ...allocator.backends.torch_pool import SMALL as SMALL_OF_TORCH
-from ...errors import MissingDependencyError
-from ...import_hooks import when_imported
+from ...common.errors import MissingDependencyError
+from ...common.import_hooks import when_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:

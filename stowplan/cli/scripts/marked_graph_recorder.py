@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...units import counted
+from ...common.units import counted
 
 if TYPE_CHECKING:
     from ...chainer.graph_recorder import GraphRecorder

@@ -26,7 +26,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from ...errors import ScriptError
+from ...common.errors import ScriptError
 
 _MARK = "__stowplan_step__"
 _FAILED = 1

@@ -74,7 +74,7 @@ def run_served(
         print_counts(figures, sys.stderr)
         print(f"stowplan: {cpu:.1f} s of CPU time, {faults:,} page faults", file=sys.stderr)
     if stats is not None:
-        from ...files import atomic_write
+        from ...common.files import atomic_write
 
         with atomic_write(stats) as file:
             file.write((_as_json(whole) + "\n").encode())
@@ -97,7 +97,7 @@ def print_counts(figures: dict[str, dict[str, Any]], file: TextIO) -> None:
 
 
 def _counts(counts: dict[str, Any]) -> str:
-    from ...units import human_bytes
+    from ...common.units import human_bytes
 
     alone = counts["reasons"].get("heap_only", 0)
     served = f"{counts['requests']:,} allocations from the pool's heap, no step marked; "

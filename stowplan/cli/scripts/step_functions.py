@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import ScriptError
+from ...common.errors import ScriptError
 from .step_markers import refuse_generators, step
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
-from ...errors import ScriptError
+from ...common.errors import ScriptError
 
 Stepper = Callable[[Hashable], AbstractContextManager[Any]]
 F = TypeVar("F", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ...errors import PoolError
+from ...common.errors import PoolError
 
 T = TypeVar("T")
 

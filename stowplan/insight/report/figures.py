@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...files import from_here
+from ...common.files import from_here
+from ...common.units import human_bytes
 from ...planning import Plan
 from ...profiler.profile import UNKNOWN_SITE
-from ...units import human_bytes
 from ..pool_models import CupyPoolModel, replay, requests
 
 IntArray = npt.NDArray[np.int64]

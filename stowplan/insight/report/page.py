@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import MissingDependencyError
-from ...files import atomic_write, from_here
+from ...common.errors import MissingDependencyError
+from ...common.files import atomic_write, from_here
+from ...common.units import human_bytes
 from ...planning import Plan
 from ...profiler import Profile
-from ...units import human_bytes
 from ..comparison import MALLOC, POOL_TITLES, as_requested, is_of_host, plan_of
 from ..pool_models import replay_malloc, requests
 from .figures import AddressMap, Site, plan_map, pool_map, raster, top_sites

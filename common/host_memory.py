@@ -1,4 +1,4 @@
-"""The memory that the host lets this process use. A leaf below the packages: it imports nothing of ours.
+"""The memory that the host lets this process use.
 
 ::
 

@@ -21,7 +21,7 @@ offset                        optional: a fixed position in a problem, the answe
 ============================  =========================================================================
 
 In memory every interval is half-open. Reading checks everything and names the file and the line; writing is
-atomic. A leaf below the packages, which share it: it imports nothing of ours but other leaves.
+atomic.
 """
 
 from __future__ import annotations

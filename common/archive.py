@@ -1,6 +1,6 @@
 """Versioned files of arrays: NumPy's .npz with a header, no pickle in it.
 
-A leaf below the packages, which share it. Reading trusts nothing: any damage to a file raises one `FormatError`.
+Reading trusts nothing: any damage to a file raises one `FormatError`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan import swap_transfers, swapping
+from stowplan.common import swap_transfers, swapping
 from stowplan.errors import StowplanError
 from stowplan.swapping import SwapError, SwapFile
 

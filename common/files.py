@@ -1,4 +1,4 @@
-"""Write files atomically: they appear complete or not at all. A leaf below the packages: it imports nothing of ours."""
+"""Write files atomically: they appear complete or not at all."""
 
 from __future__ import annotations
 

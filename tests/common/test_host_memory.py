@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.host_memory import control_groups, host_memory
+from stowplan.common.host_memory import control_groups, host_memory
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 V1, V2 = ("memory.limit_in_bytes", "memory.usage_in_bytes"), ("memory.max", "memory.current")

@@ -1,4 +1,4 @@
-"""Read and write numbers, of bytes with units. A leaf below the packages: it imports nothing of ours."""
+"""Read and write numbers, of bytes with units."""
 
 from __future__ import annotations
 

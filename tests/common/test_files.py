@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.files import atomic_write
+from stowplan.common.files import atomic_write
 
 from ..children import printed, stowplan
 
@@ -70,7 +70,9 @@ def test_a_file_that_takes_nothing_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_becomes_too_large_is_named(tmp_path: Path) -> None:
     limited = 'ulimit -f 8 && exec "$@"'
-    program = "from stowplan.files import atomic_write\nwith atomic_write('out') as file: file.write(bytes(1 << 20))"
+    program = (
+        "from stowplan.common.files import *\nwith atomic_write('out') as file: file.write(bytes(1 << 20))"
+    )
     words = ["bash", "-c", limited, "bash", sys.executable, "-c", program]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stderr.endswith("OSError: [Errno 27] File too large: 'out'\n")
@@ -92,7 +94,7 @@ def test_standard_output_by_its_name(tmp_path: Path) -> None:
 def test_standard_output_that_is_a_file_keeps_what_else_is_printed(tmp_path: Path, name: str) -> None:
     program = f"""
 import os
-from stowplan.files import atomic_write
+from stowplan.common.files import atomic_write
 
 os.dup2(os.open("out", os.O_CREAT | os.O_WRONLY), 1)
 print("before", flush=True)

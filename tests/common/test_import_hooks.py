@@ -1,4 +1,4 @@
-"""`stowplan.import_hooks`: real imports of modules made for it."""
+"""`stowplan.common.import_hooks`: real imports of modules made for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.import_hooks import once_imported, when_imported
+from stowplan.common.import_hooks import once_imported, when_imported
 
 NAME = "module_that_nobody_else_has"
 

@@ -1,4 +1,4 @@
-"""Solvers of one kind by name. A leaf below the packages: those that have solvers share it."""
+"""Solvers of one kind by name."""
 
 from __future__ import annotations
 
