@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from ..packing import pack
 from ..planning.co_placement import is_obstructed
-from ..planning.job import Arena, PlanJob, PlanResult, Verdict
-from ..planning.making import Options, plan_record, replan_obstructed
+from ..planning.plan_maker import Options, plan_record, replan_obstructed
+from ..planning.plan_messages import Arena, PlanJob, PlanResult, Verdict
 from ..profiler import StepLog
 from ..profiler.steps import overlap_matters
 from ._core import Backend, LaneStart, StepOutcome

@@ -17,14 +17,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..common.errors import PoolError, ProfileError
-from ..planning.shared import SharedPlans
+from ..planning.plan_dedup import SharedPlans
 from ._core import Backend, Scope, runs_apart
 from .planning_budget import Planning, PlanningBudget
 from .workers import NoThreadError
 
 if TYPE_CHECKING:
     from ..planning import Plan
-    from ..planning.saved import SavedPlan
+    from ..planning.plan_file import SavedPlan
     from .cache import Installed
     from .lane import Lane
     from .options import PlanningOptions
@@ -209,7 +209,7 @@ class Lanes:
     @runs_apart
     def save(self, path: str | os.PathLike[str], backend: str) -> None:
         """Write the plans of all lanes; see `save_plans`."""
-        from ..planning.saved import SavedPlan, save_plans
+        from ..planning.plan_file import SavedPlan, save_plans
 
         plans = [
             SavedPlan(number, lane, entry.key, entry.plan)
@@ -233,7 +233,7 @@ class Lanes:
         Those of the first step slot at once (PoolError where there is no memory for its arena), those of others when
         steps of as many threads run at once.
         """
-        from ..planning.saved import load_plans
+        from ..planning.plan_file import load_plans
 
         plans, small = load_plans(path, backend, self.planning.alignment)
         self._backend.lower_small(small)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..planning.shared import SharedPlans
+from ..planning.plan_dedup import SharedPlans
 
 SHARE = 0.05
 """CPU time of planning for each second of the rest of the process."""

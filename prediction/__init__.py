@@ -1,11 +1,11 @@
 """Will it fit? What a function of arrays, or a recorded step, needs at lengths at which it was never run.
 
-``prediction``   the peak at any shape, the largest length that fits, from one of two sources:
-``functions``    `predict`, of a function of arrays: ``arguments``, ``runs`` in a ``child`` process, ``learning`` of a
-                 ``model``, which ``larger`` runs check
-``steps``        profiles of recorded steps, and the largest batch that fits
-``laws``         bytes as exact functions of lengths; ``moments``: those of what is alive at each moment of a run
-``guarding``     `guard`: an error before a call that will not fit
+``prediction``       the peak at any shape, the largest length that fits, from one of two sources:
+``functions``        `predict`, of a function, by ``shape_variables``, a ``traced_run`` in a ``child`` process, and
+                     ``fit_function`` of a ``model``, which ``larger`` runs check
+``profile_scaling``  profiles of recorded steps, and the largest batch that fits
+``size_formulas``    bytes as exact functions of lengths; ``peak_candidates``: those alive at each moment of a run
+``guarding``         `guard`: an error before a call that will not fit
 ``dask_resources``, ``pytest_plugin``    predicted peaks for Dask; pytest's mark ``peak``
 
 Names are loaded when they are first used.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .functions import predict
     from .guarding import guard
     from .prediction import Peak, Prediction
-    from .steps import fit_steps
+    from .profile_scaling import fit_steps
 
 __all__ = ["Peak", "Prediction", "available", "fit_steps", "guard", "predict"]
 

@@ -3,7 +3,7 @@
 ===================  ==================================================================================================
 asked                answered by
 ===================  ==================================================================================================
-larger arguments     the laws that runs have taught (`learning.learn`); far beyond those runs, as *extrapolated*
+larger arguments     the laws that runs have taught (`fit_function.learn`); far beyond those runs, as *extrapolated*
 arguments as small   a run at these very shapes
 short axes, options  laws for them: a fixed axis, a dtype, a layout or an option of another value is another function
 no law               *cannot tell*, with the bytes of what follows a law as a lower bound
@@ -19,7 +19,11 @@ from typing import Any
 
 from ..common.errors import ProfileError
 from ..common.units import human_bytes
-from .arguments import (
+from .child import SPARE, in_child
+from .fit_function import SECONDS, learn
+from .model import Model
+from .prediction import EXTRAPOLATED, Peak, Prediction
+from .shape_variables import (
     NUMBER,
     SHORT,
     Axis,
@@ -40,11 +44,7 @@ from .arguments import (
     stood_in,
     varying,
 )
-from .child import SPARE, in_child
-from .learning import SECONDS, learn
-from .model import Model
-from .prediction import EXTRAPOLATED, Peak, Prediction
-from .runs import run
+from .traced_run import run
 
 NOT_SEEN = (
     "Not counted: what other processes take, and of a device's arrays all but the library's own blocks."

@@ -28,12 +28,22 @@ from ..common.errors import ProfileError
 from ..common.units import human_bytes, parse_bytes, parse_share
 from ..profiler import NumpyRecorder
 from . import child
-from .arguments import NUMBER, SHORT, StandIn, axes_of, is_array, is_number, name_of, on_device, standing_for
 from .child import available
+from .fit_function import SECONDS
 from .functions import FunctionPrediction
-from .learning import SECONDS
 from .prediction import Peak
-from .runs import is_plain
+from .shape_variables import (
+    NUMBER,
+    SHORT,
+    StandIn,
+    axes_of,
+    is_array,
+    is_number,
+    name_of,
+    on_device,
+    standing_for,
+)
+from .traced_run import is_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 WRONG = 0.02

@@ -12,7 +12,7 @@
 
 A direction ends at a run that does not meet the laws, before one that would take more memory or time than is left, or
 where the function fails twice. Lengths are odd, powers of two, round and even ones in turn. A run's memory is compared
-with what tracemalloc and the resident set tell (`runs.Run.unseen`); the last of each direction counts.
+with what tracemalloc and the resident set tell (`traced_run.Run.unseen`); the last of each direction counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from .arguments import bytes_of
 from .model import Model, Tried
-from .moments import PAGE, below
+from .peak_candidates import PAGE, below
+from .shape_variables import bytes_of
 
 if TYPE_CHECKING:
-    from .learning import Trial
+    from .fit_function import Trial
 
 DENSE = 1 << 25
 """Bytes of a run, up to which there are two for each doubling."""

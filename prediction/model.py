@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .arguments import Lengths
-from .moments import NOTHING, Moment
+from .peak_candidates import NOTHING, Moment
+from .shape_variables import Lengths
 
 NO_LENGTHS = Lengths((), ())
 

@@ -4,10 +4,10 @@
 source                           learned from
 ===============================  ==================================================================================
 a function (`predict`)           runs on small arrays (`functions`)
-profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`steps`)
+profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`profile_scaling`)
 ===============================  ==================================================================================
 
-Both know laws (`laws`): bytes as functions of lengths, or of the numbers of a shape.
+Both know laws (`size_formulas`): bytes as functions of lengths, or of the numbers of a shape.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .runs import Recording, Run
+    from .traced_run import Recording, Run
 
 LINES = 3
 """Lines of the message that name what holds the peak."""
@@ -41,7 +41,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         yield
         return
     limit = _limit(item.nodeid, marker)
-    from .runs import Recording
+    from .traced_run import Recording
 
     test, recording = item.obj, Recording(outside=True)
     item.obj = _recorded(test, recording)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ..common.errors import FormatError, ProfileError
 from .events import IntArray
-from .program import Program
+from .program_summary import Program
 
 ESCAPED = -1
 UNKNOWN_NS = -1

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .events import ALLOCATE, EVENT_DTYPE, FREE, IntArray
-from .recorded import Recorded
+from .recorded_step import Recorded
 from .steps import MOST_TURNS
 
 UNKNOWN = -1

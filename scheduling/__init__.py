@@ -4,8 +4,8 @@ from .bounds import bound_orders, bound_schedules
 from .check import check
 from .formats import read_graph
 from .graph import Phase, Relation, StepGraph
+from .multi_stream_reuse import Reuse, check_reuse, read_streams, safe_reuse
 from .registry import Answer, NotApplicable, SchedulingOptions, register
-from .reuse import Reuse, check_reuse, read_streams, safe_reuse
 from .schedule import Rates, Schedule, Way, as_recorded, choices, lean, require_valid
 from .simulate import Outcome, simulate, simulator
 from .solve import Solution, curve, least, schedule

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..common.errors import BudgetError, ScheduleError
-from .alive import floor_of
 from .bounds import bound_schedules
 from .graph import StepGraph
-from .hazards import without_hazards
+from .peak_explanation import floor_of
 from .registry import Answer, SchedulingOptions, find
 from .schedule import Rates, Schedule, require_valid
 from .simulate import Outcome, simulate
 from .solvers import greedy, lean  # noqa: F401 (solvers register themselves)
+from .unsafe_recomputation import without_hazards
 
 
 class SchedulingProgress(NamedTuple):

@@ -1,12 +1,15 @@
-"""What was removed, for one release: an import of it fails with a line that tells what to use instead.
+"""What was removed or moved, for one release: an import fails with a line that tells what to use instead, or warns.
 
-A row of `REMOVED` is all that it takes. As an attribute (``stowplan.served``) there is no such name, and the
+A row of `REMOVED`, or `MOVED`, is all that it takes. As an attribute (``stowplan.served``) there is no such name, and the
 AttributeError has the same line; nor is it in ``dir(stowplan)``.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from .common.errors import RemovedError
@@ -22,6 +25,13 @@ REMOVED = {
 }
 """Full name to what is expected instead."""
 
+MOVED = {
+    "stowplan.minimalloc": "stowplan.common.minimalloc",
+    "stowplan.prediction.steps": "stowplan.prediction.profile_scaling",
+    "stowplan.profiler.program": "stowplan.profiler.program_summary",
+}
+"""Full name of a module to its name now."""
+
 
 def line(name: str) -> str:
     """Return what to tell of a name in `REMOVED`."""
@@ -29,9 +39,25 @@ def line(name: str) -> str:
 
 
 class RemovedFinder:
-    """The last finder of ``sys.meta_path``: what nobody has found may have been removed."""
+    """The last finder of ``sys.meta_path``: what nobody has found may have been removed, or moved."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Raise `RemovedError` if it was; return None else, as it is not found."""
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raise `RemovedError` if it was removed; warn, and find it, if it was moved; else return None."""
         if name in REMOVED:
             raise RemovedError(line(name), name=name)
+        if name not in MOVED:
+            return None
+        warnings.warn(f"{name} is now {MOVED[name]}", DeprecationWarning, stacklevel=2)
+        return ModuleSpec(name, self)  # type: ignore[arg-type] (mypy asks for a deprecated method)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module that has moved."""
+        module = import_module(MOVED[spec.name])
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it as it is: it has run."""
+        module.__spec__ = self._spec

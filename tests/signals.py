@@ -47,7 +47,7 @@ def recorded_step() -> tuple[Any, Callable[[], object]]:
     """Without a pool, with call sites, named in the middle of a request: what a test with a mark is."""
     import numpy as np
 
-    from stowplan.prediction.runs import Recording
+    from stowplan.prediction.traced_run import Recording
 
     def step() -> None:
         with Recording() as recording, recording.call():

@@ -1,23 +1,23 @@
 """Chainer on a pool: its Trainer in steps, and schedules that lower what a training step has alive.
 
-===================  ===================================================================================================
-module               what it is
-===================  ===================================================================================================
-``training``         the updater, evaluators and report for ``chainer.training``
-``scheduler``        runs steps lean or within a budget: watches, records and schedules them
-``execution``        one step under a schedule; enters Chainer at the ``seams``, and the optimizer's ``updating``
-``values``           lets a step's arrays go, and brings them back; ``gradients`` are summed in place
-``function_state``   what a step notes on a function that it applies
-``sparing``          what goes under a budget while there is no schedule
-``capture``          records a running step as a step graph, its bytes by the ``meter``; ``graph_recorder``: only that
-``graph_builder``    the graph that is being recorded: rows, storages, edges; knows nothing of Chainer
-``directions``       a schedule in Chainer's terms; finds the one that a running step follows
-``rerun``            runs a function once more, and finds out if it may be
-``early``            updates a parameter as soon as its gradient is complete, in pieces (``updates``), unless the
-                     program itself reads gradients (``gradient_reads``)
-``masks``            packs masks to bits
-``evictions``        which values go to a file (`stowplan.swapping`) or to pinned memory (``pinned``), and when
-===================  ===================================================================================================
+=========================  =============================================================================================
+floor                      module, and what it is
+=========================  =============================================================================================
+what a program calls       ``training``: the updater, evaluators and report for ``chainer.training``;
+                           ``graph_recorder``: a step graph alone; ``scheduler``: runs steps lean or in a budget, and
+                           watches, records (``known`` has each schedule) and counts them (``scheduler_stats``)
+steps                      ``recorder``: one that becomes a step graph; ``timed``: one whose operators are timed;
+                           ``execution``: any scheduled one; ``backward_pass`` is its loop over operators
+a step's arrays            ``values``: lets them go, and brings them back; ``gradients``: summed in place; ``sparing``:
+                           what goes under a budget while there is no schedule; ``hiding``: arrays in attributes
+what a schedule asks for   ``schedule_follower``: the one that a running step follows; ``rerun``: runs a function once
+                           more; ``evictions``: which values go to a file or to pinned memory (``pinned``), and when;
+                           ``optimizer_in_backward``: updates as soon as a gradient is complete, in pieces (``updates``)
+what is looked at          ``written``: writes of the program; ``retained``: what outlives a step; ``meter``: bytes;
+                           ``parameter_swap``: parameters that are out of memory
+the ground                 ``patches``: where a step enters Chainer; ``function_state``: what it notes there;
+                           ``graph_builder``: rows, storages, edges; ``bit_packing``, ``im2col``: arrays alone
+=========================  =============================================================================================
 
 Importing this package imports Chainer, by `stowplan.compat.enable_chainer`.
 """

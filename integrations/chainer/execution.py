@@ -23,9 +23,8 @@ from chainer import variable
 from chainer.functions.util.forget import Forget
 
 from ..common.errors import ScheduleError
-from . import seams
+from . import patches
 from .backward_pass import BackwardPass
-from .directions import Follower, Structure
 from .evictions import Swap
 from .function_state import FunctionState, state_of
 from .gradients import (
@@ -42,6 +41,7 @@ from .gradients import (
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays
+from .schedule_follower import Follower, Structure
 from .sparing import Sparing
 from .values import StepValues, array_of, has_all
 from .written import Written
@@ -51,7 +51,7 @@ _tokens = itertools.count()
 
 
 class ScheduledStep:
-    """One step, from its first operator to its last update. Runs at the seams (`seams.running`).
+    """One step, from its first operator to its last update. Runs at the seams (`patches.running`).
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class ScheduledStep:
     def forward(self, function: Any, inputs: Any) -> Any:
         """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
-            return seams.apply(function, inputs)
+            return patches.apply(function, inputs)
         self.values.before_forward(self.count)
         held = [*held_arrays(function).values()] if self.values.sparing is not None else []
         function._stowplan = FunctionState(self._token, self.count)
@@ -201,7 +201,7 @@ class ScheduledStep:
 
     def apply(self, function: Any, inputs: Any) -> Any:
         """Apply a function as Chainer does."""
-        return seams.apply(function, inputs)
+        return patches.apply(function, inputs)
 
     # --- backward -----------------------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class ScheduledStep:
         """Run a backward pass: Chainer's own if it would read arrays that are freed here, or if its graph was cut."""
         if self._in_backward:
             self.nested = True
-            seams.backprop_to_all(outputs, retain_grad, loss_scale)
+            patches.backprop_to_all(outputs, retain_grad, loss_scale)
             return
         self.passes += 1
         self.values.hiding.hide()  # before anything here refers to functions
@@ -234,7 +234,7 @@ class ScheduledStep:
                 self.count_visits(*functions)
                 functions.clear()
                 self.early = None
-                seams.backprop_to_all(outputs, retain_grad, loss_scale)
+                patches.backprop_to_all(outputs, retain_grad, loss_scale)
             else:
                 self._check_early(functions)
                 BackwardPass(self, outputs, functions, loss_scale).run()
@@ -326,7 +326,7 @@ class ScheduledStep:
                 if in_place:
                     in_grad[inputs[0]].append(out_grad[0])
                 else:
-                    seams.backprop_step(function, targets, out_grad, in_grad, chainer.is_debug())
+                    patches.backprop_step(function, targets, out_grad, in_grad, chainer.is_debug())
             finally:
                 function.lazy_grad_sum = lazy
             if not lazy:

@@ -14,8 +14,8 @@ from ..common.errors import BudgetError
 from ..common.units import parse_bytes, parse_share
 from ..profiler.unbroken import unbroken
 from ..scheduling import StepGraph, simulate
-from .capture import Recording
-from .directions import Directions
+from .recorder import Recording
+from .schedule_follower import Directions
 from .timed import Seconds
 
 if TYPE_CHECKING:

@@ -40,9 +40,7 @@ from ..common.errors import BudgetError, PoolError, ScheduleError, StowplanError
 from ..common.swapping import SwapFile
 from ..profiler.unbroken import unbroken_context
 from ..scheduling import as_recorded, lean, simulate
-from . import seams
-from .capture import Recording, RecordingStep
-from .directions import Follower
+from . import patches
 from .evictions import Swap
 from .execution import ScheduledStep
 from .known import TIMED_STEPS, Known, over_budget, parse_budget
@@ -50,7 +48,9 @@ from .meter import clock_for, device_of, meter_for
 from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
 from .pinned import PinnedSwap
+from .recorder import Recording, RecordingStep
 from .retained import Retained, parameters_of, resident_arrays
+from .schedule_follower import Follower
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .timed import TimedStep
@@ -272,7 +272,7 @@ class Scheduler:
                     with (
                         step.meter if isinstance(step, RecordingStep) else nullcontext(),
                         updating(step, self._optimizers, self._early),
-                        seams.running(step),
+                        patches.running(step),
                     ):
                         yield
                 finally:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..profiler.unbroken import WeakKeys
-from . import masks
+from . import bit_packing
 from .function_state import FunctionState, drop_outputs
 from .hiding import clear, pack
 from .rerun import is_idempotent, rebuildable, settings
@@ -103,7 +103,7 @@ class Sparing:
         xs, ys
             The arrays of its inputs and outputs.
         """
-        packed = {name: masks.pack(array) for name, array in hidden.items()}
+        packed = {name: bit_packing.pack(array) for name, array in hidden.items()}
         whole = [name for name in hidden if packed[name] is None]
         cleared: frozenset[str] = frozenset()
         if whole and function._stowplan.settings is not None:

@@ -29,7 +29,7 @@ import numpy as np
 from chainer import optimizers
 from chainer.optimizer_hooks import GradientHardClipping, Lasso, WeightDecay
 
-from .masks import flat
+from .bit_packing import flat
 
 PIECE_BYTES = 512 << 10
 """Bytes of a parameter in one piece: with gradient, state and temporaries about a second-level cache."""

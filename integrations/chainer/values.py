@@ -24,8 +24,7 @@ from chainer import variable
 
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
-from . import masks
-from .directions import Directions, Follower
+from . import bit_packing
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
 from .function_state import FunctionState, drop_outputs, fill_output, state_of
 from .gradients import inputs_read, read_by_backward
@@ -40,6 +39,7 @@ from .rerun import (
     set_hidden,
     settings,
 )
+from .schedule_follower import Directions, Follower
 from .sparing import Sparing
 from .written import Written
 
@@ -156,7 +156,7 @@ class StepValues:
         clear(function, local.clear)
         for name in local.pack:
             array = get_hidden(function, name)
-            pack(function, name, None if array is None else masks.pack(array))
+            pack(function, name, None if array is None else bit_packing.pack(array))
         for name, value in local.evict:
             array = get_hidden(function, name)
             if array is not None and self.evictions.begin(value, array):
@@ -261,7 +261,7 @@ class StepValues:
         state = function._stowplan
         for name, packed in state.packed.items():
             if get_hidden(function, name) is None:
-                set_hidden(function, name, masks.unpack(packed))
+                set_hidden(function, name, bit_packing.unpack(packed))
         for name, value in state.evicted.items():
             if get_hidden(function, name) is None:
                 set_hidden(function, name, self.evictions.take(value))

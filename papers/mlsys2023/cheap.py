@@ -29,7 +29,7 @@ from ...scheduling.graph import Phase, StepGraph
 from ...scheduling.orders import recorded
 from ...scheduling.registry import SchedulingOptions, register
 from ...scheduling.schedule import Schedule
-from ...scheduling.storages import Storages
+from ...scheduling.storage_groups import Storages
 
 CHEAP = 0.5
 

@@ -22,7 +22,7 @@ from ...scheduling.graph import Phase, StepGraph
 from ...scheduling.orders import recorded
 from ...scheduling.registry import NotApplicable, SchedulingOptions, register
 from ...scheduling.schedule import Schedule, Way
-from ...scheduling.storages import Storages
+from ...scheduling.storage_groups import Storages
 
 SOFTMAX = re.compile("softmax", re.IGNORECASE)
 PRODUCT = re.compile("matmul|bmm|baddbmm|einsum|linear|gemm|dot(?!.*dropout)|addmm|mm\\b", re.IGNORECASE)

@@ -30,7 +30,7 @@ from decimal import Decimal
 
 from ...common.errors import FormatError
 from ..profile import Profile
-from ..program import Program
+from ..program_summary import Program
 from .event_log import EventLog
 from .registry import Format, register
 from .text import first_line, lines_of

@@ -51,7 +51,7 @@ from ...common.errors import FormatError
 from ...common.files import atomic_write
 from ..events import IntArray
 from ..profile import UNKNOWN_NS, UNKNOWN_SITE, Profile
-from ..program import Program
+from ..program_summary import Program
 from .event_log import EventLog
 from .registry import Format, register
 from .safe_pickle import UnsafePickleError, loads

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...common.errors import PoolError, ProfileError
 from .._recorder import CallSites, StepWatch
-from ..candidates import StepCandidate
 from ..profile import Profile
-from ..program import Holder, Program
 from ..program_log import ProgramLog
-from ..recorded import Recorded, noted, profile_of
+from ..program_summary import Holder, Program
+from ..recorded_step import Recorded, noted, profile_of
+from ..step_candidates import StepCandidate
 from ..steps import StepLog, profile_step
 from ..unbroken import unbroken, unbroken_context
 from .call_sites import call_sites
@@ -131,11 +131,11 @@ class Recorder:
         None where steps were marked, or call sites are not recorded.
 
         Each is a loop of the program, and its profile one pass that the next one repeated, if there is such a pass. See
-        ``stowplan.profiler.candidates``.
+        ``stowplan.profiler.step_candidates``.
         """
         if not self._auto_step or self._sites is None:
             return []
-        from ..choosing import candidates_of
+        from ..step_selection import candidates_of
 
         with self._unwatched():
             return candidates_of(self._watch, self._sites, self.program())

@@ -27,14 +27,14 @@ import numpy as np
 
 from .._descent import descend
 from ..bounds import bound_schedules
+from ..checkpoint_segments import segments
 from ..graph import IntArray, Phase, Relation, StepGraph
-from ..hazards import hazards, without_hazards
 from ..orders import recorded, starting_points
 from ..registry import Answer, SchedulingOptions, register
 from ..schedule import Schedule, Way, as_recorded
-from ..segments import segments
 from ..simulate import simulator
-from ..storages import Storages
+from ..storage_groups import Storages
+from ..unsafe_recomputation import hazards, without_hazards
 
 # The bit of a storage that may go after any use.
 ANYWHERE = 128

@@ -131,7 +131,7 @@ HOW_PLAN = "with pool.step(): CupyPool, TorchPool, NumpyPool"
 def parts_of_graph(graph: StepGraph) -> dict[str, int]:
     """Return the bytes of each part at the peak of a step as it was recorded."""
     from ..scheduling import Phase, as_recorded
-    from ..scheduling.alive import alive_at_peak
+    from ..scheduling.peak_explanation import alive_at_peak
 
     forward = graph.phase == Phase.FORWARD
 

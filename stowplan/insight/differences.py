@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ..common.errors import ProfileError
 from ..profiler import Profile
-from ..profiler.program import Holder
+from ..profiler.program_summary import Holder
 
 PARTS = 3
 """Parts of a file's path that are compared."""

@@ -13,7 +13,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.errors import PoolError
-from stowplan.planning import Plan, make_plan, making
+from stowplan.planning import Plan, make_plan, plan_maker
 
 from ..properties.cupy_backend import CupyBackend
 from ..properties.numpy_backend import NumpyBackend
@@ -95,7 +95,7 @@ def test_steps_at_once_are_packed_once_and_replayed_each_in_its_own_arena(
         packed.append(profile)
         return make_plan(profile, **options)
 
-    monkeypatch.setattr(making, "make_plan", counted)
+    monkeypatch.setattr(plan_maker, "make_plan", counted)
     places = run_at_once(backend, 8)
     stats = backend.pool.stats
     assert (stats.plans, len(packed)) == (THREADS, 1)

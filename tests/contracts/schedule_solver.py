@@ -24,8 +24,8 @@ from stowplan.scheduling import (
     schedule,
     simulate,
 )
-from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.registry import solvers
+from stowplan.scheduling.unsafe_recomputation import without_hazards
 
 from ..scheduling.graphs import random_graph
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import stowplan
-from stowplan.prediction.runs import run
+from stowplan.prediction.traced_run import run
 
 pytestmark = pytest.mark.gpu
 

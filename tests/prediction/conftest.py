@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.prediction import learning
+from stowplan.prediction import fit_function
 
 
 @pytest.fixture
 def modest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs take up to 64 MiB, whatever memory the machine has."""
-    monkeypatch.setattr(learning, "available", lambda share: (1 << 26, "a test"))
+    monkeypatch.setattr(fit_function, "available", lambda share: (1 << 26, "a test"))

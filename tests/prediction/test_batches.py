@@ -14,7 +14,7 @@ from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
 from stowplan.prediction import fit_steps
 from stowplan.profiler import Profile
-from stowplan.profiler.program import Program
+from stowplan.profiler.program_summary import Program
 
 
 def step(batch: int, constant: list[int], per_item: list[int]) -> Profile:

@@ -14,7 +14,7 @@ import pytest
 
 import stowplan
 from stowplan.common.units import parse_bytes
-from stowplan.prediction import available, child, learning
+from stowplan.prediction import available, child, fit_function
 from stowplan.prediction import guarding as guards
 
 from ..children import printed
@@ -153,7 +153,7 @@ def test_small_arguments_and_numbers_are_judged_by_what_they_need(
 def test_what_lies_beyond_its_runs_is_said(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    monkeypatch.setattr(learning, "available", lambda share: (1 << 20, "a test"))
+    monkeypatch.setattr(fit_function, "available", lambda share: (1 << 20, "a test"))
     guarded, large = stowplan.guard(memory="1 GiB")(np.negative), np.ones(2_000_000)
     guarded(large)
     assert "times beyond what was run" in str(recwarn.pop(RuntimeWarning).message)

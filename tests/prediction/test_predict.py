@@ -17,7 +17,7 @@ import pytest
 import stowplan
 from stowplan.errors import ProfileError
 from stowplan.prediction import Prediction
-from stowplan.prediction.runs import run
+from stowplan.prediction.traced_run import run
 
 from ..children import printed
 from ..running import in_threads

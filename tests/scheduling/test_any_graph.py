@@ -23,8 +23,8 @@ from stowplan.scheduling import (
     schedule,
     simulate,
 )
-from stowplan.scheduling.hazards import hazards
 from stowplan.scheduling.ordering import order
+from stowplan.scheduling.unsafe_recomputation import hazards
 
 from .graphs import random_graph
 from .nets import brute_force, renumbered, skipping

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stowplan.profiler import Profile, formats
-from stowplan.profiler.program import Program
+from stowplan.profiler.program_summary import Program
 
 from ..children import ROOT
 from .command_line import figures, refused, stowplan

@@ -10,7 +10,7 @@ import pytest
 from stowplan import Profile
 from stowplan.errors import ProfileError
 from stowplan.insight.differences import Difference, differences
-from stowplan.profiler.program import Holder, Program
+from stowplan.profiler.program_summary import Holder, Program
 
 from .command_line import stowplan
 

@@ -23,7 +23,7 @@ ELSEWHERE = NEEDS_A_DEVICE | NEEDS_TORCH
 RUN_HERE = sorted(path.name for path in (DOCS / "examples").glob("*.py") if path.name not in ELSEWHERE)
 
 
-SMALL = "import stowplan.prediction.learning as learning; learning.SHARE = 0.003"
+SMALL = "import stowplan.prediction.fit_function as learning; learning.SHARE = 0.003"
 """Has `predict` learn from runs of megabytes; it takes a tenth of the memory."""
 RUN_SMALL = f"""if True:
     import runpy, sys

@@ -14,7 +14,7 @@ from stowplan.insight.comparison import compare
 from stowplan.insight.on_device import NOT, UNKNOWN
 from stowplan.planning import make_plan
 from stowplan.prediction import fit_steps
-from stowplan.prediction.steps import largest_batch
+from stowplan.prediction.profile_scaling import largest_batch
 
 from .command_line import figures, refused, stowplan
 from .step_graphs import layers

@@ -36,6 +36,33 @@ MAY_IMPORT: dict[str, set[str]] = {
     "papers": {"packing", "scheduling", "chainer"},
 }
 """Which rooms a room may import beside `common`."""
+FLOORS = {
+    "chainer": (
+        "function_state graph_builder bit_packing im2col",
+        "parameter_swap pinned scheduler_stats",
+        "patches written retained meter evictions updates rerun",
+        "schedule_follower optimizer_in_backward hiding",
+        "gradients sparing",
+        "values backward_pass",
+        "execution",
+        "timed",
+        "recorder known",
+        "scheduler",
+        "graph_recorder training",
+    ),
+    "allocator": (
+        "cache counts lane_policy planning_budget step_boundaries workers backends.upstream_memory",
+        "forking lane options stats",
+        "report",
+        "lanes",
+        "step",
+        "pool",
+        "backends.host_pool backends.cupy_pool",
+        "backends.numpy_pool backends.torch_cuda_pool",
+        "backends.torch_pool",
+    ),
+}
+"""A room's modules by floor, the lowest first. Each imports those of lower floors, or to its left on its own."""
 PUBLIC = {
     "stowplan",
     "stowplan.cli.scripts",
@@ -115,6 +142,28 @@ def test_no_arrow_runs_back(room: str) -> None:
             assert top != "stowplan" or within(module, allowed), where
 
 
+@pytest.mark.parametrize("room", FLOORS)
+def test_no_arrow_runs_up_within_a_room(room: str) -> None:
+    order = [f"stowplan.{room}.{name}" for floor in FLOORS[room] for name in floor.split()]
+    files = {module_of(file, room): file for file in ROOMS[room].rglob("*.py") if file.stem != "__init__"}
+    assert sorted(files) == sorted(order)
+    for number, module in enumerate(order):
+        tree = ast.parse(files[module].read_text(encoding="utf-8"))
+        types = {id(part) for node in ast.walk(tree) if is_for_types(node) for part in ast.walk(node)}
+        tree.body = [node for node in tree.body if id(node) not in types]
+        for line, imported in imports_of(tree, package_of(files[module], room)):
+            up = [name for name in order[number:] if within(imported, {name})]
+            assert not up, f"{files[module].relative_to(ROOT)}, line {line}: {imported}"
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def module_of(file: Path, room: str) -> str:
+    return f"{package_of(file, room)}.{file.stem}"
+
+
 def test_the_face_imports_no_paper_and_only_the_command_line_imports_itself() -> None:
     for file in sorted((ROOT / "stowplan").rglob("*.py")):
         own = ".".join(file.relative_to(ROOT).parts[:-1])
@@ -190,10 +239,10 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
 
 
 PLANNING = [
-    "planning.making",
-    "planning.saved",
+    "planning.plan_maker",
+    "planning.plan_file",
     "insight.comparison",
-    "prediction.steps",
+    "prediction.profile_scaling",
     "prediction.prediction",
     "insight.report.page",
 ]

@@ -16,7 +16,7 @@ from stowplan.insight.comparison import as_requested, compare
 from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
 from stowplan.planning import make_plan
 from stowplan.profiler import Profile
-from stowplan.profiler.program import Program
+from stowplan.profiler.program_summary import Program
 from stowplan.scheduling.registry import names
 
 from .command_line import figures, piped, refused, stowplan

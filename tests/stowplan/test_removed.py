@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import pytest
 
 import stowplan
 from stowplan.errors import RemovedError, StowplanError
-from stowplan.removed import REMOVED
+from stowplan.removed import MOVED, REMOVED
 
 from .command_line import refused
 from .command_line import stowplan as command_line
@@ -56,3 +57,13 @@ def test_an_option_says_what_to_use_instead(command: str, option: str, instead: 
     assert f"{option} was removed; expected " in said
     assert instead in said
     assert option not in command_line(command, "--help").output
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_has_moved_is_found_with_a_warning(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"is now {MOVED[name]}$"):
+        found = importlib.import_module(name)
+    assert found is importlib.import_module(MOVED[name])
+    spec = found.__spec__
+    assert spec is not None and spec.name == MOVED[name]
+    sys.modules.pop(name)

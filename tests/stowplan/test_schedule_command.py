@@ -10,9 +10,9 @@ import pytest
 from stowplan.common.units import human_bytes
 from stowplan.profiler import Profile
 from stowplan.scheduling import Schedule, Way, as_recorded, lean, simulate
-from stowplan.scheduling.alive import alive_at_peak
 from stowplan.scheduling.bounds import bound_schedules
 from stowplan.scheduling.check import check
+from stowplan.scheduling.peak_explanation import alive_at_peak
 from stowplan.scheduling.solve import curve
 from stowplan.scheduling.solve import schedule as solve
 

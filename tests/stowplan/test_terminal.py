@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from stowplan import Profile
 from stowplan.cli.main import main
 from stowplan.cli.terminal import printable
-from stowplan.profiler.program import Holder, Program
+from stowplan.profiler.program_summary import Holder, Program
 from stowplan.scheduling import StepGraph
 
 from ..children import stowplan as program

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...common.files import from_here
 from ...common.units import counted, human_bytes
-from ...profiler.program import Holder
+from ...profiler.program_summary import Holder
 from ..terminal import console, printable
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...packing import PackingProgress
     from ...planning import Plan
     from ...profiler import Profile
-    from ...profiler.program import Program
+    from ...profiler.program_summary import Program
     from ...scheduling.ordering import OrderingProgress
 
 ProgressT = TypeVar("ProgressT")

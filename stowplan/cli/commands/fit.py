@@ -8,7 +8,7 @@ asked       answered                                                      exit s
 --device    whether a batch fits a device, with each of the pools there   one does not, or cannot tell
 ==========  ============================================================  ==============================
 
-One law answers all three (`stowplan.prediction.steps`).
+One law answers all three (`stowplan.prediction.profile_scaling`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ._reporter import Answer, reporter
 if TYPE_CHECKING:
     from ...insight.on_device import Way
     from ...planning import Plan
-    from ...prediction.steps import StepPrediction
+    from ...prediction.profile_scaling import StepPrediction
 
 DOUBLINGS = 4
 """How often the largest recorded batch is doubled for the batches predicted by default."""
@@ -161,7 +161,7 @@ def _fit_plans(
 ) -> Answer:
     """Plan each batch asked for, and find the largest one within a memory."""
     from ...planning import make_plan
-    from ...prediction.steps import largest_batch
+    from ...prediction.profile_scaling import largest_batch
 
     def row(batch: int, plan: Plan) -> dict[str, Any]:
         kept = model.kept(batch, how["alignment"])

@@ -17,7 +17,7 @@ from .run import warn_of_options
 
 if TYPE_CHECKING:
     from ...profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
-    from ...profiler.candidates import StepCandidate
+    from ...profiler.step_candidates import StepCandidate
     from ...scheduling import StepGraph
     from ..scripts import Script
 

@@ -118,7 +118,7 @@ def _solve(
     step: StepGraph, lean: Solution, budget: int | None, points: int, how: dict[str, Any]
 ) -> list[Solution]:
     """Return the schedules of the curve, or lean and the one for a budget, without what is retained."""
-    from ...scheduling.alive import floor_of
+    from ...scheduling.peak_explanation import floor_of
     from ...scheduling.solve import curve
     from ...scheduling.solve import schedule as solve
     from ._graphs import scheduling_line
@@ -174,7 +174,7 @@ def _curve(figures: dict[str, Any], lines: list[dict[str, Any]]) -> Iterator[obj
 
 def _for_budget(step: StepGraph, chosen: Solution, figures: dict[str, Any], budget: int) -> Answer:
     """Answer with one schedule, the values that it treats, and those alive at its peak."""
-    from ...scheduling.alive import alive_at_peak
+    from ...scheduling.peak_explanation import alive_at_peak
     from ._graphs import figures as figures_of
     from ._graphs import treated
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...common.units import counted, human_bytes
-from ...profiler.program import Holder
+from ...profiler.program_summary import Holder
 from . import _look
 from ._options import planning_options, profile_argument
 from ._reporter import Answer, reporter

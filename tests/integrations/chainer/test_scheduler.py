@@ -16,8 +16,8 @@ import pytest
 from chainer import function_node
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.chainer import Scheduler, Updater, gradients, record_graph, seams
-from stowplan.chainer.capture import Recording, RecordingStep
+from stowplan.chainer import Scheduler, Updater, gradients, patches, record_graph
+from stowplan.chainer.recorder import Recording, RecordingStep
 from stowplan.errors import BudgetError, GraphError, PoolError, ProfileError, ScheduleError
 from stowplan.scheduling import as_recorded, lean, simulate
 from stowplan.swapping import SwapError, SwapFile
@@ -208,7 +208,7 @@ def test_budgets_out_of_reach_are_errors_with_the_least_in_reach() -> None:
     assert caught.value.least > 1000
     assert "of workspace and" in caught.value.floor
     assert caught.value.floor in str(caught.value)
-    assert function_node.FunctionNode.apply is seams.apply
+    assert function_node.FunctionNode.apply is patches.apply
 
 
 def test_other_structures_depart_and_get_a_schedule_of_their_own() -> None:

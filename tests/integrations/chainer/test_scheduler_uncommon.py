@@ -14,9 +14,9 @@ import pytest
 from chainer import function_node
 
 from stowplan import NumpyPool
-from stowplan.chainer import Scheduler, seams
-from stowplan.chainer.directions import Directions
+from stowplan.chainer import Scheduler, patches
 from stowplan.chainer.rerun import trust
+from stowplan.chainer.schedule_follower import Directions
 from stowplan.errors import BudgetError, ScheduleError
 from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 
@@ -176,9 +176,9 @@ def test_an_exception_in_the_middle_leaves_chainer_as_it_was() -> None:
             opt.update(
                 lambda x=x, t=t, error=error: Bomb(error).apply((net(x, t),))[0] if error else net(x, t)
             )
-        assert function_node.FunctionNode.apply is seams.apply
-        assert chainer._backprop._backprop_to_all is seams.backprop_to_all
-        assert chainer._backprop_utils.backprop_step is seams.backprop_step
+        assert function_node.FunctionNode.apply is patches.apply
+        assert chainer._backprop._backprop_to_all is patches.backprop_to_all
+        assert chainer._backprop_utils.backprop_step is patches.backprop_step
         assert "update" not in vars(opt)
     assert scheduler.stats.lean == 4
     assert not {"grad", "grad_var"} & set(vars(chainer.Parameter))

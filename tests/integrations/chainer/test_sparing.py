@@ -13,7 +13,7 @@ import pytest
 
 from stowplan import NumpyRecorder
 from stowplan.chainer import Scheduler
-from stowplan.chainer.directions import Directions
+from stowplan.chainer.schedule_follower import Directions
 from stowplan.scheduling import Phase, Schedule, Way, simulate
 
 from .training_runs import Deep, batches, fingerprint

@@ -14,7 +14,7 @@ import chainer.links as L  # noqa: N812
 import numpy as np
 
 from stowplan.chainer import Scheduler
-from stowplan.chainer.directions import Directions
+from stowplan.chainer.schedule_follower import Directions
 from stowplan.chainer.sparing import Sparing
 from stowplan.scheduling import Schedule, Way, as_recorded, choices, simulate
 

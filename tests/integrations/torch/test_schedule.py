@@ -19,9 +19,9 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 from stowplan import TorchPool
 from stowplan.errors import BudgetError, GraphError, ScheduleError
 from stowplan.scheduling import Schedule, Way, check, simulate
-from stowplan.scheduling.hazards import without_hazards
 from stowplan.scheduling.orders import starting_points
 from stowplan.scheduling.schedule import choices
+from stowplan.scheduling.unsafe_recomputation import without_hazards
 from stowplan.torch import graph, measure, schedule, trace_training
 from stowplan.torch.live import live_peak
 from stowplan.torch.rewriting import mark_repeatable, scheduled

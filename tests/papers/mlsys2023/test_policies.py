@@ -20,9 +20,9 @@ from stowplan.scheduling import (
     require_valid,
     simulate,
 )
-from stowplan.scheduling.segments import segments
+from stowplan.scheduling.checkpoint_segments import segments
 from stowplan.scheduling.solve import schedule
-from stowplan.scheduling.storages import Storages
+from stowplan.scheduling.storage_groups import Storages
 
 from ...scheduling.graphs import random_graph
 from ...scheduling.nets import Builder, chain_net

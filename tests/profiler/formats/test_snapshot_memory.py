@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stowplan.profiler import Profile, formats
-from stowplan.profiler.program import Program
+from stowplan.profiler.program_summary import Program
 
 from .snapshots import CachingAllocator, snapshot
 

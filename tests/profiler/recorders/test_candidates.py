@@ -10,8 +10,8 @@ import pytest
 from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
 from stowplan.profiler._recorder import ToldRecorder
-from stowplan.profiler.candidates import StepCandidate
 from stowplan.profiler.program_log import ProgramLog
+from stowplan.profiler.step_candidates import StepCandidate
 
 from ...allocator.programs import perceptron, phases, solver
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stowplan.errors import ProfileError
 from stowplan.insight.capacity import POOLS, UNIT, Failure, first_failure, log_of, smallest_capacity
 from stowplan.profiler import Profile, formats
-from stowplan.profiler.program import Program
+from stowplan.profiler.program_summary import Program
 
 from ..command_line import figures, refused, stowplan
 

@@ -13,8 +13,8 @@ from chainer import Variable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.chainer import masks
-from stowplan.chainer.masks import pack, unpack
+from stowplan.chainer import bit_packing
+from stowplan.chainer.bit_packing import pack, unpack
 
 from ...running import traced
 
@@ -23,7 +23,7 @@ DTYPES = ["?", "i1", "u2", "i8", "f2", "f4", "f8", "c8", "c16", ">f4", ">i8", "M
 
 @pytest.fixture(autouse=True, params=[8, 1 << 18], ids=["small pieces", "pieces"])
 def piece(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "PIECE", request.param)
+    monkeypatch.setattr(bit_packing, "PIECE", request.param)
 
 
 def same(array: Any, again: Any) -> None:
@@ -126,14 +126,14 @@ def test_views_that_are_not_contiguous_are_left() -> None:
 
 
 def test_temporaries_are_those_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masks, "PIECE", 1 << 16)
+    monkeypatch.setattr(bit_packing, "PIECE", 1 << 16)
     array = (np.random.default_rng(0).random(4 << 20) < 0.5).astype(np.float32)
     with traced():
         packed = pack(array)
         peak = tracemalloc.get_traced_memory()[1]
         assert packed is not None
-        assert peak < packed.nbytes + 8 * masks.PIECE
+        assert peak < packed.nbytes + 8 * bit_packing.PIECE
         tracemalloc.reset_peak()
         again = unpack(packed)
-        assert tracemalloc.get_traced_memory()[1] < packed.nbytes + array.nbytes + 16 * masks.PIECE
+        assert tracemalloc.get_traced_memory()[1] < packed.nbytes + array.nbytes + 16 * bit_packing.PIECE
     same(array, again)

@@ -32,8 +32,8 @@ from ..common.units import human_bytes
 from ..profiler import NumpyRecorder, Profile
 from ..profiler.recorders.call_sites import call_sites
 from ..profiler.unbroken import unbroken, unbroken_context
-from .arguments import on_device
 from .child import resident_peak
+from .shape_variables import on_device
 
 OWN = 128
 """Bytes that the record of a request may take."""

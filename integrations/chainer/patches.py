@@ -7,7 +7,7 @@ what is replaced                   what a step does there
 ``_backprop._backprop_to_all``     the backward pass of `Variable.backward` and `chainer.backward`: its own loop
 ``_backprop_utils.backprop_step``  one operator's backward step, that of `chainer.grad` and of double backprop, too:
                                    the arrays that it reads are brought back
-``im2col_cpu`` of convolutions      images are unfolded with half of the workspace (`columns`)
+``im2col_cpu`` of convolutions     images are unfolded with half of the workspace (`im2col`)
 =================================  =====================================================================================
 
 Function hooks do not suffice: an operator's inputs are read before `backward_preprocess`, and a hook cannot free
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from chainer import _backprop, _backprop_utils, function_node
 from chainer.functions.connection import convolution_2d
 
-from .columns import im2col
+from .im2col import im2col
 
 if TYPE_CHECKING:
     from .execution import ScheduledStep

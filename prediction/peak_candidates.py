@@ -4,7 +4,8 @@ A moment is a request, if all runs make the same requests; or else a line, at it
 lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
 or a page, rounds (``n // 2``): such moments are predicted one unit and a page further, and so are never low.
 
-For r runs of q requests, of which m are unlike the others: one fit of m laws (`laws.Grid.fit`), and O(m^2) comparisons.
+For r runs of q requests, of which m are unlike the others: one fit of m laws (`size_formulas.Grid.fit`), and O(m^2)
+comparisons.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .laws import Grid, Laws
-from .runs import Run
+from .size_formulas import Grid, Laws
+from .traced_run import Run
 
 PAGE = 1 << 12
 """Bytes that a law may miss a shape by, and be added to it."""

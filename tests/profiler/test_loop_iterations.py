@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan import NumpyRecorder
-from stowplan.profiler.passes import LoopNode, loops_of
+from stowplan.profiler.loop_iterations import LoopNode, loops_of
 from stowplan.profiler.program_log import ProgramLog
 from stowplan.profiler.recorders.call_sites import call_sites
 

@@ -12,9 +12,9 @@ from stowplan.errors import UnknownSolverError
 from stowplan.packing import pack
 from stowplan.planning import Plan, make_plan
 from stowplan.planning.co_placement import NO_RANGES
-from stowplan.planning.job import Arena, PlanJob, PlanResult, Verdict
-from stowplan.planning.making import Options, plan_record, replan_obstructed
-from stowplan.planning.shared import SharedPlans
+from stowplan.planning.plan_dedup import SharedPlans
+from stowplan.planning.plan_maker import Options, plan_record, replan_obstructed
+from stowplan.planning.plan_messages import Arena, PlanJob, PlanResult, Verdict
 
 from .logs import Used, log, profile
 

@@ -11,7 +11,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.shared import SharedPlans, contents
+from stowplan.planning.plan_dedup import SharedPlans, contents
 
 
 def a_plan() -> Plan:
@@ -24,7 +24,7 @@ def in_threads(work: Callable[[], Plan]) -> list[Future[Plan]]:
 
 
 def test_plans_beyond_their_bytes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.planning.shared.MOST_BYTES", 3 * a_plan().nbytes)
+    monkeypatch.setattr("stowplan.planning.plan_dedup.MOST_BYTES", 3 * a_plan().nbytes)
     shared = SharedPlans(100)
     for number in range(10):
         shared.find(number, a_plan)

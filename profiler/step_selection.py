@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from ._recorder import CallSites, StepWatch
-from .candidates import Measured, StepCandidate, chosen, measure
 from .events import IntArray
+from .loop_iterations import LoopNode, loops_of
 from .loops import line_of
-from .passes import LoopNode, loops_of
-from .program import Program
 from .program_log import ProgramLog
-from .recorded import profile_of
+from .program_summary import Program
+from .recorded_step import profile_of
+from .step_candidates import Measured, StepCandidate, chosen, measure
 from .steps import MOST_TURNS
 
 

@@ -50,7 +50,7 @@ def _changes(graph: StepGraph, place: IntArray) -> dict[int, list[int]]:
 
 
 def without_hazards(graph: StepGraph, schedule: Schedule) -> Schedule:
-    """Return the schedule with all KEPT that `hazards` names, and what it names then, and so on."""
+    """Return the schedule with all KEPT that `unsafe_recomputation` names, and what it names then, and so on."""
     while True:
         found = hazards(graph, schedule)
         if not found:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .graph import IntArray, Phase
 from .schedule import Way
-from .storages import Storages
+from .storage_groups import Storages
 
 
 def segments(storages: Storages, count: int) -> IntArray:

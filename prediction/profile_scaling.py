@@ -35,7 +35,7 @@ from ..profiler import Profile
 from ..profiler.profile import UNKNOWN_NS, LiveBytes
 from ..profiler.sequence_matching import match_sequences
 from .prediction import EXTRAPOLATED, Peak, Prediction, last_that
-from .runs import alive_at
+from .traced_run import alive_at
 
 __all__ = ["StepPrediction", "fit_steps", "largest_batch"]
 
@@ -285,7 +285,7 @@ def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> S
     A block of 1000 bytes, and one of 10 bytes for each sample; batch 3 meets the laws of batches 2 and 4:
 
     >>> from stowplan import Profile
-    >>> from stowplan.prediction.steps import fit_steps
+    >>> from stowplan.prediction.profile_scaling import fit_steps
     >>> profiles = {n: Profile([1000, 10 * n], start=[0, 1], end=[3, 2], period=4) for n in (2, 3, 4)}
     >>> fitted = fit_steps(profiles)
     >>> fitted.peak(batch=32).total, fitted.deviation

@@ -25,13 +25,13 @@ import numpy as np
 
 from ..profiler.unbroken import WeakKeys
 from ..scheduling import Phase, StepGraph
-from . import masks
-from .directions import Operator, Structure, is_parameter, kind_of, leaf_of
+from . import bit_packing
 from .graph_builder import LEFT, TO_THE_END, Call, GraphBuilder, Value, root_of
 from .meter import Meter
 from .optimizer_in_backward import gradient_of
 from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
+from .schedule_follower import Operator, Structure, is_parameter, kind_of, leaf_of
 from .timed import Seconds, TimedStep
 
 
@@ -166,7 +166,7 @@ class RecordingStep(TimedStep):
         """Return the new value of a hidden array."""
         number = self._graph.write(call, array, name)
         value = self._graph.values[number]
-        packed = masks.pack(array) if value.storage == number and root_of(array) is array else None
+        packed = bit_packing.pack(array) if value.storage == number and root_of(array) is array else None
         if packed is not None:
             value.packed = packed.nbytes
         return number

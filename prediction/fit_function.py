@@ -2,17 +2,17 @@
 
 ::
 
-    1  a first run        which axes and numbers are lengths of their own (`arguments.ties`), from which length on
+    1  a first run        which axes and numbers are lengths of their own (`shape_variables.ties`), from which length on
     2  double the lengths until the large blocks of each line have 256 KiB, from which on NumPy computes in place; or
        until a run has many bytes or requests
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
-    4  run the points of the lattice                a law for each *moment* (`laws.Grid`)
+    4  run the points of the lattice                a law for each *moment* (`size_formulas.Grid`)
     5  run three shapes more, odd and powers of 2   a law that misses one of them is none: once more, at double lengths
     6  run it larger and larger, all lengths together and each alone, up to a tenth of the memory at hand or until the
        seconds are over: where the laws hold, and whether other memory is taken
 
-The peak at other lengths is that of the moment (`moments`) that has most alive there. A law is known for the lengths
-that were run, and no more (`larger`): `Model.doubt` says where it was not met, `Model.beyond` how far one asks.
+The peak at other lengths is that of the moment (`peak_candidates`) that has most alive there. A law is known for the
+lengths that were run, and no more (`larger`): `Model.doubt` says where it was not met, `Model.beyond` how far one asks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .arguments import KINDS, VARIANTS, Axis, Lengths, arrays, axes_of, bytes_of, name_of, on_device, ties
 from .child import available, in_child
 from .larger import NOT_LARGER, rise
-from .laws import Grid
 from .model import Model, Tried, is_within
-from .moments import IN_PLACE, below, moments_of
-from .runs import TRACED, Run, run
+from .peak_candidates import IN_PLACE, below, moments_of
+from .shape_variables import (
+    KINDS,
+    VARIANTS,
+    Axis,
+    Lengths,
+    arrays,
+    axes_of,
+    bytes_of,
+    name_of,
+    on_device,
+    ties,
+)
+from .size_formulas import Grid
+from .traced_run import TRACED, Run, run
 
 SECONDS = 10.0
 """Seconds after which learning ends."""

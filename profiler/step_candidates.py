@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .passes import LoopNode, held
+from .loop_iterations import LoopNode, held
 from .profile import Profile
 from .program_log import ProgramLog
 

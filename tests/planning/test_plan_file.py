@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stowplan import NumpyPool
 from stowplan.errors import FormatError, PoolError
 from stowplan.planning import Plan, make_plan
-from stowplan.planning.saved import SavedPlan, _opened, _sealed, load_plans, save_plans
+from stowplan.planning.plan_file import SavedPlan, _opened, _sealed, load_plans, save_plans
 
 from ..running import run
 from .logs import profile

@@ -14,7 +14,7 @@ from chainer.utils import conv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.chainer import columns, seams
+from stowplan.chainer import im2col, patches
 
 from ...children import printed
 
@@ -34,8 +34,8 @@ def unfoldings(draw: st.DrawFn) -> tuple[Any, ...]:
 @given(unfoldings(), st.integers(1, 4000))
 def test_columns_are_those_of_chainer(unfolding: tuple[Any, ...], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "BLOCK_BYTES", block)
-        ours = columns.im2col(*unfolding)
+        patch.setattr(im2col, "BLOCK_BYTES", block)
+        ours = im2col.im2col(*unfolding)
     theirs = conv.im2col_cpu(*unfolding[:7], 0, *unfolding[7:])
     assert ours.dtype == theirs.dtype
     assert np.array_equal(ours, theirs)
@@ -57,7 +57,7 @@ def convolve(groups: int) -> list[Any]:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_convolution_has_the_bits_of_chainer(groups: int) -> None:
     reference = convolve(groups)
-    with seams.running(plain_step()):
+    with patches.running(plain_step()):
         assert convolve(groups) == reference
     assert convolve(groups) == reference
 
@@ -71,7 +71,7 @@ def plain_step() -> Any:
 WORKSPACE = """
 import stowplan, tracemalloc
 import chainer.functions as F, numpy as np
-from stowplan.chainer import seams
+from stowplan.chainer import patches
 from tests.integrations.chainer.test_columns import plain_step
 
 def peak():
@@ -84,7 +84,7 @@ def peak():
 
 peak()
 alone = peak()
-with seams.running(plain_step()):
+with patches.running(plain_step()):
     print(peak() / alone)
 """
 
@@ -102,7 +102,7 @@ def test_other_threads_unfold_as_chainer_does() -> None:
         return convolution_2d.conv.im2col_cpu(image, *unfold).strides
 
     plain = layout()
-    with seams.running(plain_step()), ThreadPoolExecutor(1) as executor:
+    with patches.running(plain_step()), ThreadPoolExecutor(1) as executor:
         assert layout() != plain
         assert executor.submit(layout).result() == plain
     assert layout() == plain

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError
 from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, as_recorded, simulate, solve
-from stowplan.scheduling.alive import Alive, alive_at_peak
+from stowplan.scheduling.peak_explanation import Alive, alive_at_peak
 
 from .graphs import random_graph, random_schedule
 

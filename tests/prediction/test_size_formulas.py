@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.prediction.laws import Grid
+from stowplan.prediction.size_formulas import Grid
 
 
 @st.composite

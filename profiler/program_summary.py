@@ -84,7 +84,7 @@ class Program:
     --------
     A profile that a recorder made has one as ``profile.program``. If a tenth of the bytes lies in no step:
 
-    >>> from stowplan.profiler.program import Program
+    >>> from stowplan.profiler.program_summary import Program
     >>> program = Program(requests=50, bytes=2000, step_requests=40, step_bytes=1800)
     >>> program.coverage
     (0.8, 0.9)

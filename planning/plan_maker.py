@@ -23,9 +23,9 @@ from ..packing import pack
 from ..profiler import Profile, StepLog
 from ..profiler.steps import profile_in_turn
 from .co_placement import NO_RANGES, obstructed_bytes, place_around, place_beside, stack_wrapped
-from .job import Arena, PlanJob, PlanResult, U, Verdict
 from .plan import Pack, Plan, largest, make_plan, same_structure
-from .shared import SharedPlans, contents
+from .plan_dedup import SharedPlans, contents
+from .plan_messages import Arena, PlanJob, PlanResult, U, Verdict
 
 ELSEWHERE = 0.5
 """Share of an arena; where upstream has to hold more of a plan's blocks than this, another arena takes its place."""
