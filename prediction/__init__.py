@@ -33,6 +33,6 @@ __getattr__ = lazily(
         "available": "child",
         "guard": "guarding",
         "predict": "functions",
-        "fit_steps": "steps",
+        "fit_steps": "profile_scaling",
     },
 )

@@ -1,7 +1,7 @@
 """What was removed or moved, for one release: an import fails with a line that tells what to use instead, or warns.
 
-A row of `REMOVED`, or `MOVED`, is all that it takes. As an attribute (``stowplan.served``) there is no such name, and the
-AttributeError has the same line; nor is it in ``dir(stowplan)``.
+A row of `REMOVED`, or `MOVED`, is all that it takes. As an attribute (``stowplan.served``) there is no such name, and
+the AttributeError has the same line; nor is it in ``dir(stowplan)``.
 """
 
 from __future__ import annotations

@@ -65,5 +65,6 @@ def test_what_has_moved_is_found_with_a_warning(name: str) -> None:
         found = importlib.import_module(name)
     assert found is importlib.import_module(MOVED[name])
     spec = found.__spec__
-    assert spec is not None and spec.name == MOVED[name]
+    assert spec is not None
+    assert spec.name == MOVED[name]
     sys.modules.pop(name)
