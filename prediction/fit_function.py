@@ -53,6 +53,8 @@ ENOUGH, MOST = 1 << 22, 1 << 27
 """Bytes: of arguments, and of a peak, from which on a lattice's lengths are not doubled."""
 MOST_REQUESTS = 1 << 14
 """Requests of a run, from which on a lattice's lengths are not doubled."""
+LONGER = 4
+"""How many times as long a run of twice the lengths is expected to take."""
 LAST = 16
 """Doublings after which a lattice's lengths are long."""
 KEPT = 1 << 18
@@ -105,7 +107,7 @@ def learn(
 
 def _learned(calls: _Calls, vary: frozenset[Axis], tell: Callable[[Model], None]) -> None:
     """Tell what is learned of some calls, and again when more is known."""
-    why = ""
+    why, calls.tell = "", tell
     for kind, lengths in itertools.product(KINDS, ties(calls.given, vary)):
         if len(lengths.axes) > MOST_LENGTHS:
             why = why or f"{len(lengths.axes)} lengths vary; expected at most {MOST_LENGTHS}"
@@ -118,6 +120,7 @@ def _learned(calls: _Calls, vary: frozenset[Axis], tell: Callable[[Model], None]
         except Exception as error:  # any: it is the user's function
             why = f"it fails on small arrays ({type(error).__name__}: {error})"
             continue
+        calls.tell = bool
         tell(calls.noted(replace(model, cannot_tell=model.cannot_tell or NOT_LARGER)))
         if not model.cannot_tell:
             rise(trial, model, tell)
@@ -140,7 +143,10 @@ class _Calls:
     seconds: float
     memory: int
     runs: int = 0
+    took: float = 0.0  # seconds, the last of them
+    short: float = 1.0  # how many times as long lengths have to be for NumPy to compute in place
     began: float = field(default_factory=time.monotonic)
+    tell: Callable[[Model], object] = bool  # before each run, until there are laws
 
     @property
     def spent(self) -> float:
@@ -148,16 +154,34 @@ class _Calls:
         return time.monotonic() - self.began
 
     def noted(self, model: Model) -> Model:
-        """Return a model with what it has taken."""
+        """Return a model with what it has taken; without laws if they are of arrays too short for NumPy's way."""
+        is_short = self.short > 1 and not any(
+            all(n >= self.short * least for n, least in zip(one.lengths, model.base, strict=True))
+            for one in model.met
+        )
+        if is_short:
+            model = replace(model, moments=(), cannot_tell=self.slow())
         return replace(model, runs=self.runs, seconds=self.spent)
+
+    def slow(self) -> str:
+        """Say that learning takes longer than it may."""
+        slow = f"{self.runs} runs took {self.spent:.2g} s: too slow to learn in {self.seconds:g} s"
+        return f"{slow} (learning_seconds)"
+
+    def has_time_for(self, runs: int) -> bool:
+        """Whether there is time for so many runs of twice the lengths of the last one."""
+        return self.spent + LONGER * self.took * runs <= self.seconds
 
     def run(self, wanted: Sequence[Any], kind: str, times: int, outside: bool) -> list[Run]:
         if self.spent > self.seconds:
-            slow = f"{self.runs} runs took {self.spent:.2g} s: too slow to learn in {self.seconds:g} s"
-            raise _OutOfTimeError(f"{slow} (learning_seconds)")
+            raise _OutOfTimeError(self.slow())
+        self.tell(self.noted(Model(cannot_tell=self.slow())))
         arguments = arrays(self.examples, wanted, kind, self.runs)
+        began = time.monotonic()
+        found = run(self.function, arguments, times, sites=not outside, outside=outside)
         self.runs += times
-        return run(self.function, arguments, times, sites=not outside, outside=outside)
+        self.took = (time.monotonic() - began) / times
+        return found
 
 
 @dataclass(frozen=True)
@@ -237,6 +261,9 @@ class Trial:
             in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
             is_large = found.peak >= most or bytes_of(self.arguments(lengths)) >= min(ENOUGH, most)
             far = not lengths or doublings >= LAST or len(found.profile) >= MOST_REQUESTS
+            if not self.calls.has_time_for(len(self.grid(doublings).steps) + 3):
+                self.calls.short = IN_PLACE * 5 / 4 / max(min(growing, default=1), 1)
+                far = True
             if in_place or is_large or far:
                 return doublings, found
             doublings, before = doublings + 1, blocks
@@ -277,15 +304,9 @@ class Trial:
         runs = [self.run(point)[-1] for point in [*grid.points, *checks]]
         moments, missed = moments_of(grid, runs, checks)
         given = [bytes_of(self.arguments(point)) for point in [*grid.points, *checks]]
-        if (
-            missed
-            and max(runs[-1].peak, given[-1]) < most
-            and len(runs[-1].profile) < 4 * MOST_REQUESTS
-            and not once
-        ):
-            return self.sampled(
-                doublings + 1, once
-            )  # some blocks may have been below 256 KiB, and some above
+        is_small = max(runs[-1].peak, given[-1]) < most and len(runs[-1].profile) < 4 * MOST_REQUESTS
+        if missed and is_small and not once and self.calls.has_time_for(len(runs)):
+            return self.sampled(doublings + 1, once)  # blocks may have been below 256 KiB, and others above
         return Model(
             self.lengths,
             tuple(name_of(self.calls.names, axes[0]) for axes in self.lengths.axes),

@@ -93,7 +93,7 @@ class Model:
                 return f"{pair}; give an example in which it is above", 0
         for k, one in self.beside:
             if one.beside * lengths[k] * 50 > one.lengths[k] * total:
-                return f"at {self._named(one.lengths)} {one.why}", 0
+                return f"at {self._named(one.lengths)} {one.why}", total  # its arrays' laws hold
         above = [one for one in self.missed if is_within(one.lengths, lengths)]
         others = [one for one in self.missed if one.live >= 0]
         if any(is_within(lengths, one.lengths) for one in self.met):

@@ -15,7 +15,8 @@ import stowplan
 from stowplan.errors import ProfileError
 
 from ..children import printed
-from .traps import TRAPS
+from . import traps  # noqa: F401 (it fills the table)
+from .trap import TRAPS
 
 CHEAP = ("walrus", "zeros", "of_a_list")
 

@@ -18,7 +18,8 @@ from typing import Any
 import stowplan
 from experiments.measures.usage import of_this_process
 
-from .traps import TRAPS
+from . import traps  # noqa: F401 (it fills the table)
+from .trap import TRAPS
 
 
 def account(name: str) -> dict[str, Any]:
