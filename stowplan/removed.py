@@ -50,7 +50,7 @@ class RemovedFinder:
         if name not in MOVED:
             return None
         warnings.warn(f"{name} is now {MOVED[name]}", DeprecationWarning, stacklevel=2)
-        return ModuleSpec(name, self)  # type: ignore[arg-type] (mypy asks for a deprecated method)
+        return ModuleSpec(name, self)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module that has moved."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -131,12 +132,13 @@ def parse_budget(budget: int | str) -> tuple[int | None, float | None]:
         ) from None
 
 
-def over_budget(error: BudgetError, budget: int, retained: int) -> BudgetError:
-    """Return the error of a schedule in terms of the step's budget, what is retained included."""
+def over_budget(error: BudgetError, budget: int, retained: int, options: Collection[str]) -> BudgetError:
+    """Return the error of a schedule in terms of the step's budget, what is retained included; ``options``: unused."""
     least = error.least + retained
+    more = f"; so may {' and '.join(f'{option}=True' for option in options)}" if options else ""
     return BudgetError(
         f"a step cannot keep to {budget:,} bytes: the least that was found is {least:,}, "
-        f"{retained:,} of them parameters and state; {error.floor}",
+        f"{retained:,} of them parameters and state; {error.floor}{more}",
         least,
         error.floor,
         error.solution,

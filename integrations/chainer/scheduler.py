@@ -425,7 +425,9 @@ class Scheduler:
             if isinstance(error, BudgetError):
                 if all(one.directions is None for one in self._known):
                     known.timed = TIMED_STEPS  # the least peak was looked for by equal seconds, too
-                    raise over_budget(error, self._budget or 0, self._stats.retained_bytes) from None
+                    unused = {"swap": not self._swaps, "swap_parameters": self._parameters is None}
+                    options = [name for name, is_unused in unused.items() if is_unused]
+                    raise over_budget(error, self._budget or 0, self._stats.retained_bytes, options) from None
                 # Other structures keep to the budget: this one comes as near as it can.
                 if known.solution is None or error.least < known.solution.peak:
                     known.use(error.solution)

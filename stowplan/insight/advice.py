@@ -118,14 +118,15 @@ def of_profile(found: Comparison) -> list[Remedy]:
         if name in found.pools:
             rows.append(Remedy(POOL_TITLES[name], _taken(found, name), None, HOW_POOL.get(name, "")))
     plan = found.plan.arena_bytes if found.with_plan is None else found.with_plan
-    return [*rows, Remedy("a plan", plan, None, HOW_PLAN)]
+    return [*rows, Remedy("a plan", plan, None, NO_PLAN if own == "rmm" else HOW_PLAN)]
 
 
 HOW_POOL = {
     "pytorch-expandable": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-    "rmm": "rmm.mr.PoolMemoryResource",
+    "rmm": "rmm.mr.PoolMemoryResource; as it grows without a limit",
 }
 HOW_PLAN = "with pool.step(): CupyPool, TorchPool, NumpyPool"
+NO_PLAN = "not in RAPIDS: what a plan would take if CuPy's arrays asked for all"
 
 
 def parts_of_graph(graph: StepGraph) -> dict[str, int]:

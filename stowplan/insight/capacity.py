@@ -119,8 +119,13 @@ def first_failure(log: Log, pool: str, capacity: int) -> Failure | None:
     return None
 
 
-def smallest_capacity(log: Log, pool: str, progress: Callable[[int], object] | None = None) -> int:
-    """Find a multiple of `UNIT` at which a log fits one of `POOLS`, and below which it does not, by bisection.
+def smallest_capacity(
+    log: Log, pool: str, progress: Callable[[int], object] | None = None, also: int = 0
+) -> tuple[int, int]:
+    """Find from which capacity on a log fits one of `POOLS`, by bisection, in multiples of `UNIT`.
+
+    Best fit may fail with more memory than it has managed with. So capacities farther and farther above the one that
+    was found are tried, up to twice as many bytes; where one fails, the bisection goes on above it.
 
     Parameters
     ----------
@@ -128,19 +133,36 @@ def smallest_capacity(log: Log, pool: str, progress: Callable[[int], object] | N
         As for `first_failure`.
     progress
         Called with each capacity, in bytes, before it is tried.
+    also
+        A capacity that is tried, too.
+
+    Returns
+    -------
+    The capacity from which on all fit that were tried; and the one that was found first, below which one fails.
     """
+    known: dict[int, bool] = {}
 
     def fits(units: int) -> bool:
-        if progress is not None:
-            progress(units * UNIT)
-        return first_failure(log, pool, units * UNIT) is None
+        if units not in known:
+            if progress is not None:
+                progress(units * UNIT)
+            known[units] = first_failure(log, pool, units * UNIT) is None
+        return known[units]
+
+    def bisected(short: int, enough: int) -> int:
+        while not fits(enough):
+            short, enough = enough, 2 * enough
+        while enough - short > 1:
+            middle = (short + enough) // 2
+            short, enough = (short, middle) if fits(middle) else (middle, enough)
+        return enough
 
     size = np.where(log.requests.allocate, 1, -1) * log.requests.size[log.requests.block]
     short = max(int(np.cumsum(size).max(initial=1)) - 1, 0) // UNIT  # less than what is live
-    enough = short + 1
-    while not fits(enough):
-        short, enough = enough, 2 * enough
-    while enough - short > 1:
-        middle = (short + enough) // 2
-        short, enough = (short, middle) if fits(middle) else (middle, enough)
-    return enough * UNIT
+    least = enough = bisected(short, short + 1)
+    while True:
+        tried = sorted({*(enough + (1 << k) for k in range(enough.bit_length())), max(also // UNIT, enough)})
+        failed = [units for units in tried if not fits(units)]
+        if not failed:
+            return enough * UNIT, least * UNIT
+        enough = bisected(failed[-1], next((units for units in tried if units > failed[-1]), 2 * failed[-1]))

@@ -30,6 +30,9 @@ from ..profiler.program_summary import Holder
 PARTS = 3
 """Parts of a file's path that are compared."""
 
+EQUAL = 0.99
+"""The share of a peak from which on another moment is as full."""
+
 CALLS = " > "
 """Between a caller and what it calls."""
 
@@ -118,6 +121,25 @@ def at_peak(profile: Profile) -> tuple[Holder, ...]:
         unknown = found.get("", Holder("", 0, 0))
         found[""] = unknown._replace(bytes=unknown.bytes + older)
     return tuple(sorted(found.values(), key=lambda holder: -holder.bytes))
+
+
+def other_peaks(profile: Profile) -> list[tuple[str, int]]:
+    """Return call sites that ask for memory at other moments as full as a step's peak, within `EQUAL`, and the bytes.
+
+    Between such a moment and the peak less is live: who lowers the one alone has lowered nothing.
+    """
+    if not len(profile) or not profile.sites:
+        return []
+    live = profile.step_bytes()
+    ends = np.flatnonzero(np.diff(live >= EQUAL * live.max(), prepend=False, append=False))
+    fullest = [start + int(live[start:end].argmax()) for start, end in ends.reshape(-1, 2).tolist()]
+    asked = dict(zip(profile.start.tolist(), profile.site.tolist(), strict=True))
+    sites: dict[int, int] = {}
+    for tick in sorted(fullest, key=lambda tick: -int(live[tick])):
+        if (site := asked.get(tick, -1)) >= 0:
+            sites.setdefault(site, int(live[tick]))
+    sites.pop(asked.get(int(live.argmax()), -1), None)
+    return [(profile.sites[site], size) for site, size in sites.items()]
 
 
 def held(profile: Profile, blocks: npt.NDArray[Any]) -> Iterator[Holder]:

@@ -9,7 +9,7 @@ import pytest
 
 from stowplan import Profile
 from stowplan.errors import ProfileError
-from stowplan.insight.differences import Difference, differences
+from stowplan.insight.differences import Difference, differences, other_peaks
 from stowplan.profiler.program_summary import Holder, Program
 
 from .command_line import stowplan
@@ -81,3 +81,10 @@ def test_the_report_lists_what_held_the_peak(tmp_path: Path) -> None:
     assert "Fullest moment of the whole run" in page
     row = '<td>a.py:1 f</td><td class="number">3.0 MiB</td><td class="number">75.0%</td><td class="number">3</td>'
     assert row in page
+
+
+def test_another_moment_as_full_is_told() -> None:
+    """Two calls of 100 bytes each, one after the other, and a third of 50."""
+    step = Profile([100, 100, 50], [0, 2, 4], [1, 3, 5], period=6, site=[0, 1, 2], sites=("a", "b", "c"))
+    assert other_peaks(step) == [("b", 100)]
+    assert other_peaks(Profile([100, 100], [0, 2], [1, 3], period=4, site=[0, 0], sites=("a",))) == []

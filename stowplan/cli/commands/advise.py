@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 _TELLS = {
     "graph": "what early release, recomputation, offloading and another order save: its step graph, by stowplan "
-    "profile --graph",
+    "profile --graph of a Chainer training",
     "profile": "what a pool or a plan saves: its profile, by stowplan profile, or an allocation log",
     "batch": "what a smaller batch saves: stowplan fit, with three profiles",
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--size",
     type=BYTES,
     help="Report whether a log fits so much memory under each pool, like 78GiB, what fails first if not, and the "
-    "smallest size that does.",
+    "size from which it fits.",
 )
 @planning_options
 def compare(profile: Path, size: int | None, **how: Any) -> Answer:
@@ -62,18 +62,27 @@ def _fit(path: Path, found: Comparison, size: int) -> Answer:
     if planned is None:  # a log without live bytes: its own blocks are all that is known
         planned = found.plan.arena_bytes + int(profile.unplanned_step_bytes().max())
     figures: dict[str, dict[str, Any]] = {}
-    rows = _look.table("", "", "fits", "smallest size")
+    rows = _look.table("", "", "fits", "fits from")
     lines = []
     for pool in capacity.POOLS:
         with _look.status(f"{POOL_TITLES[pool]}", human_bytes) as progress:
             failure = capacity.first_failure(log, pool, size)
-            smallest = capacity.smallest_capacity(log, pool, progress)
+            smallest, least = capacity.smallest_capacity(log, pool, progress, size)
         fails = None if failure is None else dataclasses.asdict(failure)
-        figures[pool] = {"fits": failure is None, "smallest": smallest, "first_failure": fails}
+        figures[pool] = {
+            "fits": failure is None,
+            "smallest": smallest,
+            "least": least,
+            "first_failure": fails,
+        }
         rows.add_row(POOL_TITLES[pool], "no" if failure else "yes", _mib(smallest))
         if failure is not None:
             lines.append(f"{POOL_TITLES[pool]} fails at {_where(failure)}")
-    figures["plan"] = {"fits": planned <= size, "smallest": planned, "first_failure": None}
+        if least < smallest:
+            lines.append(
+                f"{POOL_TITLES[pool]} fits some sizes from {_mib(least)} on, too, and fails at others between"
+            )
+    figures["plan"] = {"fits": planned <= size, "smallest": planned, "least": planned, "first_failure": None}
     rows.add_row("stowplan's plan", "yes" if planned <= size else "no", _mib(planned))
     fits = [name for name, one in figures.items() if one["fits"]]
     streams = len(np.unique(profile.stream))

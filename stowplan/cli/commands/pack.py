@@ -117,6 +117,8 @@ def _parts(
     rows.add_row("arena", human_bytes(placement.peak))
     yield rows
     verdict = "optimal" if placement.optimal else f"at most {placement.gap:.2%} above the optimum"
+    if fixed := int((blocks.fixed >= 0).sum()):
+        verdict += f" with the {counted(fixed, 'offset')} that the file fixes"
     yield f"{verdict}: {placement.witness}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...common.files import from_here
 from ...common.units import counted, human_bytes
 from ...profiler.program_summary import Holder
 from . import _look
@@ -48,7 +49,7 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
 
 
 def _parts(profile: Path, found: Comparison, peak: Peak, sites: list[Holder], top: int) -> Iterator[object]:
-    from ...insight.differences import at_peak
+    from ...insight.differences import at_peak, other_peaks
 
     step, program = found.plan.profile, found.plan.profile.program
     yield f"{profile}: {_look.counts(found.plan)}; planned peak {human_bytes(found.planned_peak)}"
@@ -65,5 +66,7 @@ def _parts(profile: Path, found: Comparison, peak: Peak, sites: list[Holder], to
         yield _look.held_table(
             title, "call site" if step.sites else "block of", sites, found.planned_peak, top
         )
+    for site, size in other_peaks(step)[:3]:
+        yield f"as full at another moment: {human_bytes(size)}, when {from_here(site)} allocates"
     yield _look.WORDS
     yield f"Next: stowplan compare {profile}"

@@ -74,17 +74,19 @@ def test_rmm_s_pool_fails_where_a_plain_best_fit_does(
     failure = first_failure(log, "rmm", capacity)
     assert expected == (None if failure is None else (failure.event, failure.live, failure.hole))
     for pool in POOLS:
-        smallest = smallest_capacity(log, pool)
-        assert first_failure(log, pool, smallest) is None
-        assert smallest == UNIT or first_failure(log, pool, smallest - UNIT) is not None
-    assert next(best_fit(events, smallest_capacity(log, "rmm")), None) is None
+        smallest, least = smallest_capacity(log, pool, also=capacity)
+        for enough in (smallest, least):
+            assert first_failure(log, pool, enough) is None
+            assert enough == UNIT or first_failure(log, pool, enough - UNIT) is not None
+        assert smallest > capacity // UNIT * UNIT or first_failure(log, pool, capacity // UNIT * UNIT) is None
+    assert next(best_fit(events, smallest_capacity(log, "rmm")[0]), None) is None
 
 
 def test_reservations_go_back_when_memory_has_run_out(tmp_path: Path) -> None:
     # Two of 30 MiB, side by side; both end, and then 60 MiB in one piece: no pool has it without giving back.
     events = [(0, 30 * MIB), (1, 30 * MIB), (0, 0), (1, 0), (2, 60 * MIB)]
     log = log_of(formats.read(write(tmp_path / "log.csv", events)))
-    assert {pool: smallest_capacity(log, pool) // MIB for pool in POOLS} == dict.fromkeys(POOLS, 60)
+    assert {pool: smallest_capacity(log, pool)[0] // MIB for pool in POOLS} == dict.fromkeys(POOLS, 60)
     assert first_failure(log, "cupy", 59 * MIB) == Failure(2, 30 * MIB, 30 * MIB, 0, 29 * MIB)
 
 
@@ -126,6 +128,6 @@ def test_what_was_live_before_a_log_counts() -> None:
     # A wrapped block of 4 MiB: live when the log begins and when it ends; 6 MiB more are known by their sum.
     log = log_of(one_block(program, 4 * MIB, 1, 2))
     assert (log.older, log.older_bytes, len(log.requests.block)) == (2, 6 * MIB, 4)
-    assert smallest_capacity(log, "none") == 10 * MIB
+    assert smallest_capacity(log, "none") == (10 * MIB, 10 * MIB)
     with pytest.raises(ProfileError, match="expected a whole log"):
         log_of(one_block(Program(library="CuPy")))
