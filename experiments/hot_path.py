@@ -1,8 +1,9 @@
 """What one request costs, and a step: ``python -m experiments.hot_path``.
 
 (a) ``cupy.cuda.alloc(n)`` and the drop of what it returns, through a CupyPool that replays, over the cheapest allocator
-that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else. Without
-a GPU over host memory; with one, CuPy's own pool stands beside.
+that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else. It hears
+of no free, and does not ask for the current stream; CuPy's own pool does both, and stands beside. Over host memory but
+on a GPU; CuPy's pool, once warm, asks the device for nothing.
 
 (b) ``numpy.empty(n)``, one byte written to each page, and the drop, through a NumpyPool that replays, over NumPy's
 default handler. One block at a time, which every allocator recycles while it is warm; then with 256 MiB alive at once
@@ -33,7 +34,7 @@ from stowplan import CupyPool, NumpyPool
 from .measures import output, peers
 from .measures.apart import ask
 from .measures.kept import Row
-from .measures.runner import NO_TIMES, SIMULATED, has_gpu, is_simulated
+from .measures.runner import has_gpu, is_simulated
 
 PAGE = 4096
 ONE = np.ones((), np.uint8)
@@ -42,6 +43,17 @@ NUMPY_SIZES = (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2*
 HELD = 2**28
 HELD_SIZES = (2**14, 2**16, 2**18, 2**20, 2**22, 2**24, 2**26)
 ROUNDS, QUICK_ROUNDS = 40, 6
+COLUMNS = [
+    output.Column("part", "part"),
+    output.Column("bytes", "bytes", lambda size: f"{size:,}"),
+    output.Column("contestant", "contestant"),
+    output.Column("ns", "ns", lambda ns: f"{ns:,.0f}"),
+    output.Column("over the first", "ratio", lambda ratio: f"{ratio:.2f}"),
+]
+NOTE = (
+    "`python -m tests.device.simulated -m experiments.hot_path --csv FILE`: CuPy's objects are real, its device is not, "
+    "and is asked for nothing. The cheapest hears of no free, and does not ask for the current stream."
+)
 
 
 Turn = Callable[[], float]
@@ -60,7 +72,7 @@ def best_of(rounds: int, turns: dict[str, Turn]) -> dict[str, float]:
 def rows(part: str, size: int, best: dict[str, float]) -> list[Row]:
     """Set each contestant against the first: nanoseconds, and these over the first one's."""
     reference = next(iter(best.values()))
-    about = {"part": part, "bytes": size}
+    about = {"device": "cpu", "part": part, "bytes": size}
     return [about | {"contestant": name, "ns": ns, "ratio": ns / reference} for name, ns in best.items()]
 
 
@@ -82,11 +94,9 @@ def cupy_rows(rounds: int) -> list[Row]:
     """Measure (a); nothing where CuPy is not installed, or has a simulated device."""
     if importlib.util.find_spec("cupy") is None:
         return []
-    on_gpu = has_gpu()
-    if on_gpu and is_simulated():
-        click.echo(f"cupy.cuda.alloc on the {SIMULATED}: {NO_TIMES}", err=True)
-        return []
-    found: list[Row] = []
+    from cupy.cuda import MemoryPool
+
+    on_gpu, found = has_gpu() and not is_simulated(), []
     for size in CUPY_SIZES:
         pool = CupyPool(None if on_gpu else host_allocator, device=0)
         memory = pool.malloc(size)
@@ -94,12 +104,11 @@ def cupy_rows(rounds: int) -> list[Row]:
             "cheapest": cupy_turn(cheapest_allocator(memory), size, nullcontext),
             "CupyPool": cupy_turn(pool.malloc, size, pool.step),
         }
+        if has_gpu():
+            turns["cupy.cuda.MemoryPool"] = cupy_turn(MemoryPool().malloc, size, nullcontext)
         if on_gpu:
             current = CupyPool()
             turns["CupyPool, any device"] = cupy_turn(current.malloc, size, current.step)
-            from cupy.cuda import MemoryPool
-
-            turns["cupy.cuda.MemoryPool"] = cupy_turn(MemoryPool().malloc, size, nullcontext)
             warm_up(current, turns["CupyPool, any device"])
         warm_up(pool, turns["CupyPool"])
         found += rows("cupy.cuda.alloc", size, best_of(rounds, turns))
@@ -254,7 +263,7 @@ def main(quick: bool, path: Path | None) -> None:
         lambda row: f"{row['ns']:,.0f} ({row['ratio']:.2f})",
     )
     if path is not None:
-        output.write_csv(found, path)
+        output.write_table(found, COLUMNS, path.with_suffix(""), "What a request costs, and a step", NOTE, ())
 
 
 if __name__ == "__main__":
