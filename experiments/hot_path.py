@@ -1,9 +1,9 @@
 """What one request costs, and a step: ``python -m experiments.hot_path``.
 
 (a) ``cupy.cuda.alloc(n)`` and the drop of what it returns, through a CupyPool that replays, over the cheapest allocator
-that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else. It hears
-of no free, and does not ask for the current stream; CuPy's own pool does both, and stands beside. Over host memory but
-on a GPU; CuPy's pool, once warm, asks the device for nothing.
+that Python can be: one that returns ``MemoryPointer(UnownedMemory(address, n, owner, 0), 0)`` and nothing else.
+It hears of no free, and does not ask for the current stream; CuPy's own pool does both, and stands beside. All over
+host memory, but on a GPU; CuPy's pool, once warm, asks the device for nothing.
 
 (b) ``numpy.empty(n)``, one byte written to each page, and the drop, through a NumpyPool that replays, over NumPy's
 default handler. One block at a time, which every allocator recycles while it is warm; then with 256 MiB alive at once
@@ -51,8 +51,8 @@ COLUMNS = [
     output.Column("over the first", "ratio", lambda ratio: f"{ratio:.2f}"),
 ]
 NOTE = (
-    "`python -m tests.device.simulated -m experiments.hot_path --csv FILE`: CuPy's objects are real, its device is not, "
-    "and is asked for nothing. The cheapest hears of no free, and does not ask for the current stream."
+    "`python -m tests.device.simulated -m experiments.hot_path --csv FILE`: CuPy's objects are real, its device is "
+    "not, and is asked for nothing. The cheapest hears of no free, and does not ask for the current stream."
 )
 
 
