@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan import __version__
+from stowplan import Profile, __version__
 from stowplan.packing import Problem, check, solvers
 
 from ..children import printed, python
@@ -45,6 +45,14 @@ def test_pack_prints_the_result(problem: Path) -> None:
         ["arena", "12", "B"],
     ]
     assert lines[-1] == "optimal: the blocks alive at tick 2 need 12 bytes"
+
+
+def test_pack_places_the_step_of_a_profile(tmp_path: Path) -> None:
+    step = Profile([100, 900, 200], [0, 1, 3], [5, 2, 4], period=6)
+    step.save(tmp_path / "step.profile")
+    done = stowplan("pack", tmp_path / "step.profile", "-o", tmp_path / "answer.csv")
+    assert done.output.splitlines()[-1].startswith("optimal: the blocks alive at tick 1 need 1536 bytes")
+    assert (tmp_path / "answer.csv").read_text().splitlines()[2].startswith("1,1,2,1024,")
 
 
 def test_pack_says_that_ends_are_inclusive(problem: Path, tmp_path: Path) -> None:

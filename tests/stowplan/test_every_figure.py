@@ -63,8 +63,9 @@ def check_plan(found: dict[str, Any], told: Replay) -> None:
     assert found["at_live_peak"] == (told.parts() if known else None)
     assert found["unplanned_peak"] == (told.unplanned_peak if known else None)
     assert found["with_plan"] == (told.unplanned_peak + found["arena"] if known else None)
-    assert found["pools"].keys() - {"malloc"} == POOL_MODELS.keys()  # malloc is measured
-    for name in POOL_MODELS:
+    pools = found["pools"].keys() - {"malloc"}  # malloc is measured; show replays none
+    assert pools in (POOL_MODELS.keys(), set())
+    for name in pools:
         pool = found["pools"][name]
         assert pool["reserved"] == told.reserved(name, pool["steps"]), name
         assert pool["steady"] == (pool["reserved"] == told.reserved(name, pool["steps"] - 1)), name

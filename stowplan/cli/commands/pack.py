@@ -65,13 +65,14 @@ def pack(
     compare: bool,
     **options: Any,
 ) -> Answer:
-    """Place the blocks of PROBLEM, a CSV file in google/minimalloc's format.
+    """Place the blocks of PROBLEM: a CSV file in google/minimalloc's format, or the step of a profile.
 
-    Its columns, in any order, are id, lower, upper (exclusive; or end, the last tick) and size; alignment, gaps and
-    offset (a fixed position) are optional. With --graph (a file that stowplan order reads), two tensors share memory
-    only where data and the order of each stream ensure that all uses of one are over when the other begins, at any
-    speed of the streams. Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within the
-    capacity is found.
+    PROBLEM may be any file that stowplan convert reads; of a profile, the planned blocks are placed, by their numbers.
+    A CSV file's columns, in any order, are id, lower, upper (exclusive; or end, the last tick) and size; alignment,
+    gaps and offset (a fixed position) are optional. With --graph (a file that stowplan order reads), two tensors share
+    memory only where data and the order of each stream ensure that all uses of one are over when the other begins, at
+    any speed of the streams. Ctrl-C ends the search and keeps the best placement. Exit status 1 if no placement within
+    the capacity is found.
     """
     from ... import packing
 
@@ -79,7 +80,7 @@ def pack(
         raise click.UsageError("expected PROBLEM, or --graph with or without --streams")
     source = problem or graph
     assert source is not None
-    blocks = packing.Problem.from_csv(source) if graph is None else _of_graph(graph, streams)
+    blocks = _of_file(source) if graph is None else _of_graph(graph, streams)
     solvers: list[dict[str, Any]] = []
     try:
         with _look.status("packing", _look.packing_line) as progress:
@@ -96,7 +97,13 @@ def pack(
         figures["apart"] = len(blocks.apart)
     return Answer(
         {**figures, "solvers": solvers} if compare else figures,
-        _parts(source, blocks, placement, solvers, inclusive=graph is None and has_last_ticks(source)),
+        _parts(
+            source,
+            blocks,
+            placement,
+            solvers,
+            inclusive=graph is None and _has_last_ticks(source),
+        ),
         bad=placement.status == "unknown",
         why=f"no placement within {options['capacity']} bytes was found; one may exist",
     )
@@ -120,6 +127,35 @@ def _parts(
     if fixed := int((blocks.fixed >= 0).sum()):
         verdict += f" with the {counted(fixed, 'offset')} that the file fixes"
     yield f"{verdict}: {placement.witness}"
+
+
+def _is_csv(source: Path) -> bool:
+    """Whether a file is google/minimalloc's, or of no known format: then its reader tells what is wrong."""
+    from ...profiler import formats
+
+    try:
+        return formats.detect(source) == "minimalloc"
+    except FormatError:
+        return True
+
+
+def _has_last_ticks(source: Path) -> bool:
+    return _is_csv(source) and has_last_ticks(source)
+
+
+def _of_file(source: Path) -> Problem:
+    from ...insight.comparison import alignment_of
+    from ...packing import Problem
+    from ...planning.plan import problem_of
+    from ...profiler import formats
+
+    if _is_csv(source):
+        return Problem.from_csv(source)
+    profile = formats.read(source)
+    steps, rows = problem_of(profile, alignment_of(profile))
+    return Problem(
+        steps.size, steps.start, steps.end, gaps=steps.gaps, alignment=steps.alignment, id=rows.tolist()
+    )
 
 
 def _of_graph(graph: Path, streams: Path | None) -> Problem:

@@ -34,7 +34,7 @@ def show(profile: Path, top: int, **how: Any) -> Answer:
     from ...insight.comparison import peak_of
     from ...insight.differences import held
 
-    found = _look.compared(profile, how)
+    found = _look.compared(profile, {**how, "pools": ()})
     step, peak = found.plan.profile, peak_of(found.plan)
     sites = [holder._replace(site=holder.site or "unknown") for holder in held(step, peak.rows)]
     sites.sort(key=lambda holder: (-holder.bytes, holder.site))
