@@ -32,6 +32,8 @@ cdef class CallSites:
     frames
         By number: of the stack, the outermost frame first, its code and its place: the offset of the instruction that
         runs in it, or, until Python 3.10, the line.
+    recursive
+        Addresses of the codes that have called themselves: of their frames in a row, `frames` has the innermost alone.
     asker
         Text that is added to the call sites from now on (a framework's function, say); None: nothing is added.
     """
@@ -41,6 +43,7 @@ cdef class CallSites:
     cdef readonly list frames  #: list[tuple[tuple[CodeType, int], ...]]
     cdef list codes  # kept alive, so that no other code gets their addresses
     cdef unordered_set[void*] outside  # code of stowplan that runs the program: no stack goes beyond
+    cdef unordered_set[void*] recurring
     cdef dict users  # by address of a code in `codes`: what `is_user_code` says; equal codes may be of different files
     cdef list askers
     cdef dict number_of_asker
@@ -76,6 +79,10 @@ cdef class CallSites:
             self.codes.append(code)
             self.users[id(code)] = self.is_user_code(code)
         return self.users[id(code)]
+
+    @property
+    def recursive(self) -> set[int]:
+        return {<uintptr_t>code for code in self.recurring}
 
     @property
     def asker(self) -> str | None:
@@ -141,6 +148,8 @@ cdef class CallSites:
                     if called != NULL:
                         self.is_users(<object>code)
                         (<list>called).append((<object>code, place_in(frame), line_of(frame)))
+                else:
+                    self.recurring.insert(code)
                 inner = code
                 outer = calling_frame(frame)
             finally:

@@ -17,6 +17,8 @@ more than two such requests in a row, on average, and not always as many. A func
 its own is in doubt, too: it was called again, from a loop around the call, or its loop goes on. Then sizes tell: passes
 of its loop that come again and again are one call.
 
+A function that calls itself may be anywhere when it asks again: from its outermost frame on, no loop is told of.
+
 A loop is told apart by the calls that have led to it: a solver that is called from two lines has two loops.
 O(requests), and O(frames) for each pair of stacks that follow one another.
 """
@@ -108,22 +110,25 @@ class _Levels:
     stack: Stack
     chain: tuple[int, ...]  # numbers of nodes, the outermost first
     until: tuple[int, ...]  # by frame: how much of the chain is of this frame and those around it
+    certain: int  # frames around the first one of a function that calls itself
 
 
 class _Tree:
     """Numbers the loops, each with the calls that have led to it."""
 
-    def __init__(self, is_users: Callable[[CodeType], bool | None]) -> None:
+    def __init__(self, is_users: Callable[[CodeType], bool | None], recursive: set[int]) -> None:
         self.nodes: list[LoopNode] = []
-        self._is_users = is_users
+        self._is_users, self._recursive = is_users, recursive
         self._number: dict[tuple[object, ...], int] = {}
 
     def levels(self, stack: Stack) -> _Levels:
         chain: list[int] = []
         until = []
         calls: list[tuple[int, int]] = []
+        again = (level for level, (code, _) in enumerate(stack) if id(code) in self._recursive)
+        certain = next(again, len(stack) + 1)
         for level, (code, place) in enumerate(stack):
-            for loop in loops_at(code, place):
+            for loop in loops_at(code, place) if level < certain else ():
                 key = (*calls, id(code), loop.header)
                 number = self._number.get(key)
                 if number is None:
@@ -134,7 +139,7 @@ class _Tree:
                 chain.append(number)
             until.append(len(chain))
             calls.append((id(code), place))
-        return _Levels(stack, tuple(chain), tuple(until))
+        return _Levels(stack, tuple(chain), tuple(until), certain)
 
 
 def _first_new(before: _Levels, after: _Levels) -> tuple[int, bool]:
@@ -148,6 +153,8 @@ def _first_new(before: _Levels, after: _Levels) -> tuple[int, bool]:
         (k for k, (x, y) in enumerate(zip(before.chain, after.chain, strict=False)) if x != y),
         min(len(before.chain), len(after.chain)),
     )
+    if level >= min(before.certain, after.certain):
+        return same, False
     if level < min(len(a), len(b)) and a[level][0] is b[level][0]:
         if b[level][1] > a[level][1]:
             return same, False
@@ -177,7 +184,7 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
     n = len(log)
     if not n or not (log.site != UNKNOWN).any():
         return []
-    tree = _Tree(sites.is_users)
+    tree = _Tree(sites.is_users, sites.recursive)
     used, stack = np.unique(log.site, return_inverse=True)
     levels = [tree.levels(() if number == UNKNOWN else sites.frames[number]) for number in used.tolist()]
     if used[0] == UNKNOWN:  # a request without a known call site has that of the request before

@@ -175,10 +175,13 @@ def _ranges(arrays: Iterable[Any]) -> list[tuple[int, int]]:
     for array in arrays:
         if array is None or array.size == 0:
             continue
-        address = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
-        reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-        begin, end = (sum(each for each in reach if (each > 0) == up) for up in (False, True))
-        ranges.append((address + begin, address + end + array.itemsize))
+        begin = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+        end = begin + array.nbytes
+        if not array.flags.forc:
+            reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+            end = begin + array.itemsize + sum(each for each in reach if each > 0)
+            begin += sum(each for each in reach if each < 0)
+        ranges.append((begin, end))
     return sorted(ranges)
 
 

@@ -95,3 +95,11 @@ def test_what_asks_only_in_its_own_loop_is_called_again_where_sizes_come_again(t
     text = "def cycle():\n    for n in (300, 200, 300):\n        np.ones(n)\nfor step in range(40):\n    cycle()\n"
     _, nodes = recorded(text, tmp_path / "cycles.py")
     assert {node.loop.line: node.passes for node in nodes if node.loop is not None} == {2: 120, 4: 40}
+
+
+def test_of_functions_that_call_themselves_no_loop_is_told(tmp_path: Path) -> None:
+    """The loop around them is told of where it asks itself: or else nothing tells its passes from other calls."""
+    tree = "def tree(n):\n    for k in range(2):\n        np.ones(200)\n        if n: tree(n - 1)\n"
+    for own, passes in (("np.ones(400); ", 9), ("", 1)):
+        _, nodes = recorded(f"{tree}for step in range(9): {own}tree(3)\n", tmp_path / "recursive.py")
+        assert [(node.loop.line, node.passes) for node in nodes] == [(5, passes)]
