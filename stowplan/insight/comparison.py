@@ -11,6 +11,7 @@ the plan takes the place of. Pools of devices then tell what the same step would
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ import numpy.typing as npt
 
 from ..packing import Problem, lower_bound
 from ..planning import Plan, make_plan
-from .capacity import log_of
-from .pool_models import POOL_MODELS, PoolUse, replay, replay_malloc, requests
+from .capacity import Log, log_of
+from .pool_models import POOL_MODELS, PoolUse, Requests, replay, replay_malloc, requests
 
 if TYPE_CHECKING:
     from ..packing import PackingProgress
@@ -103,7 +104,7 @@ class Comparison:
         if (rest := profile.unplanned_bytes()) is None:
             return None
         if profile.program is not None and profile.program.is_log:
-            return replay(log_of(profile).requests, POOL_MODELS[name](), steps=1).reserved_peak
+            return replay(self._log.requests, POOL_MODELS[name](), steps=1).reserved_peak
         return int((rest + self._reserved(self.pools[name])).max())
 
     @property
@@ -126,9 +127,17 @@ class Comparison:
             return None
         return 1 - planned / program.reserved
 
+    @functools.cached_property
+    def _log(self) -> Log:
+        return log_of(self.plan.profile)
+
+    @functools.cached_property
+    def _script(self) -> Requests:
+        return requests(as_requested(self.plan))
+
     def _reserved(self, use: PoolUse) -> npt.NDArray[np.int64]:
         """Bytes that a pool has reserved, at most, at the moments of `Profile.unplanned_bytes`."""
-        profile, script = self.plan.profile, requests(as_requested(self.plan))
+        profile, script = self.plan.profile, self._script
         block = self.plan.rows[script.block]
         tick = np.where(script.allocate, profile.start[block], profile.end[block]) % max(profile.period, 1)
         if not len(tick):
