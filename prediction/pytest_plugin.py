@@ -62,11 +62,13 @@ def _limit(name: str, marker: pytest.Mark) -> int:
     from ..common.units import parse_bytes
 
     if len(marker.args) != 1 or marker.kwargs:
-        raise pytest.UsageError(f"{name}: the mark peak takes a limit; expected like peak('200 MiB')")
+        raise pytest.fail.Exception(
+            f"{name}: the mark peak takes a limit; expected like peak('200 MiB')", pytrace=False
+        )
     try:
         return parse_bytes(marker.args[0])
     except ValueError as error:
-        raise pytest.UsageError(f"{name}: the mark peak: {error}") from None
+        raise pytest.fail.Exception(f"{name}: the mark peak: {error}", pytrace=False) from None
 
 
 def _recorded(test: Callable[..., Any], recording: Recording) -> Callable[..., Any]:
