@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Make a `Profile` of a step that repeats. A subclass passes an allocator's requests to its `_watch`.
+    """Make a `Profile` of a step that repeats. A subclass sets `library`, and passes requests to its `_watch`.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Recorder:
 
     library: ClassVar[str]
     _watch: StepWatch
-    _small: int
+    _small = 0  # bytes below which the program's requests are not noted
     _threads = False  # whether requests of other threads are seen
 
     def __init__(self, auto_step: bool, sites: bool | CallSites) -> None:

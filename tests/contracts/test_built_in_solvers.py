@@ -1,6 +1,6 @@
 """Solvers that come with the library keep to the contracts that docs/extending.rst demands of others.
 
-One quick solver of each kind: the solvers' own tests hold what each answers.
+At least one quick solver of each kind; a new one adds a class. The solvers' own tests hold what each answers.
 """
 
 from __future__ import annotations
