@@ -38,8 +38,10 @@
 #include <set>
 #include <vector>
 
+#include "apart.hpp"
 #include "cuda_api.hpp"
 #include "holes.hpp"
+#include "invariants.hpp"
 #include "pages.hpp"
 #include "plan.hpp"
 #include "virtual_memory.hpp"
@@ -63,24 +65,25 @@ class DeviceHeap {
   };
 
   // Knows the streams. It is called without the lock.
-  struct Owner {
-    void* self = nullptr;
+  class Owner {
+   public:
     // Has events, made where there are too few, stand behind all that the streams have been given; `used`: how many.
-    CudaError (*mark)(void* self, std::vector<CudaEvent>& events, std::size_t& used) = nullptr;
+    virtual CudaError mark(std::vector<CudaEvent>& events, std::size_t& used) = 0;
     // Has a stream wait for one of them; an error: it has left, or is another thread's.
-    CudaError (*order)(void* self, Stream stream, CudaEvent event) = nullptr;
+    virtual CudaError order(Stream stream, CudaEvent event) = 0;
     // Whether the work of streams that have left is over (kCudaSuccess); or waits for it.
-    CudaError (*end_left)(void* self, bool waits) = nullptr;
-    // Waits for the work of all streams, and of those that have left.
-    CudaError (*synchronize)(void* self) = nullptr;
+    virtual CudaError end_left(bool waits) = 0;
+    // Waits for the work of all streams, and of those that have left; fails while one of them is being captured.
+    virtual CudaError synchronize() = 0;
     // Whether one of them is being captured: then nothing that waits for the device may be called.
-    bool (*capturing)(void* self) = nullptr;
+    virtual bool is_capturing() = 0;
+
+   protected:
+    ~Owner() = default;
   };
 
-  DeviceHeap(const CudaApi& api, int device, const Owner& owner) : api_(api), device_(device), owner_(owner) {}
-  ~DeviceHeap();
-  DeviceHeap(const DeviceHeap&) = delete;
-  DeviceHeap& operator=(const DeviceHeap&) = delete;
+  DeviceHeap(const CudaApi& api, int device, Owner& owner) : api_(api), device_(device), owner_(owner) {}
+  ~DeviceHeap();  // asks the owner
 
   // Once, before all else.
   void use(const VirtualMemory& memory);
@@ -112,9 +115,15 @@ class DeviceHeap {
   bool has_hole(Bytes size, Stream stream);
   void begin_step();
 
-  Bytes held();
-  Bytes peak();
-  void reset_peak();
+  Bytes held() {
+    return locked(mutex_, [&] { return held_; });
+  }
+  Bytes peak() {
+    return locked(mutex_, [&] { return peak_; });
+  }
+  void reset_peak() {
+    locked(mutex_, [&] { peak_ = held_; });
+  }
   std::size_t free_ranges();
 
  private:
@@ -176,6 +185,14 @@ class DeviceHeap {
     Bytes live = 0, apart = 0, moved = 0;
     bool is_asked = false;  // for blocks
   };
+  // One thread at a time calls the driver, for this device, until the end of the scope.
+  struct Driving {
+    explicit Driving(DeviceHeap& heap) : changing(heap.changing_), on(heap.api_, heap.device_), allows(heap.api_) {}
+    const Apart apart;
+    const Lock changing;
+    const OnDevice on;
+    const WhileCapturing allows;
+  };
 
   Bytes up(Bytes size) const { return (size + page_ - 1) / page_ * page_; }
   Bytes down(Bytes size) const { return size / page_ * page_; }
@@ -236,7 +253,7 @@ class DeviceHeap {
 
   const CudaApi& api_;
   const int device_;
-  const Owner owner_;
+  Owner& owner_;
   VirtualMemory memory_;
   Bytes page_ = kPage;
   std::atomic<Bytes> limit_{0}, apart_{kEndless};

@@ -3,28 +3,13 @@
 #include <new>
 #include <utility>
 
-#include "apart.hpp"
 #include "device_heap.hpp"
 
 namespace stowplan::allocator {
 
-namespace {
-
-void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
-
-}  // namespace
-
 CudaError DeviceHeap::extend(Place& place) {
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
-  bool is_long = false;
-  {
-    const Lock lock(mutex_);
-    is_long = ++slow_ >= kSlow;
-  }
-  if (is_long) begin_period();
+  const Driving driving(*this);
+  if (locked(mutex_, [&] { return ++slow_ >= kSlow; })) begin_period();
   if (is_virtual() && base_ == 0 && !reserve_addresses()) return kCudaOutOfMemory;
   settle();
   Effort effort;
@@ -104,15 +89,11 @@ CudaError DeviceHeap::follow(const Growth& growth, State user) {
     if (part.state != Holes::kOver && part.state != user) number = std::max(number, part.number);
   }
   if (number == 0) return kCudaSuccess;
-  Stream stream = 0;
-  {
-    const Lock lock(mutex_);
-    stream = users_.at(user).stream;
-  }
+  const Stream stream = locked(mutex_, [&] { return users_.at(user).stream; });
   if (stream == kShared || (marked_ < number && !mark())) return kNotOrdered;  // no stream that could wait
-  if (owner_.end_left(owner_.self, false) != kCudaSuccess) return kNotOrdered;
+  if (owner_.end_left(false) != kCudaSuccess) return kNotOrdered;
   for (std::size_t i = 0; i < used_events_; ++i) {
-    if (owner_.order(owner_.self, stream, events_[i]) != kCudaSuccess) return kNotOrdered;
+    if (owner_.order(stream, events_[i]) != kCudaSuccess) return kNotOrdered;
   }
   return kCudaSuccess;
 }
@@ -243,10 +224,7 @@ void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
 
 void DeviceHeap::trim() {
   if (held() == 0) return;  // nor is there a context on the device, perhaps
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
+  const Driving driving(*this);
   settle();
   for (int i = 0; i < 2 && await_one(); ++i) continue;  // for the mark that is under way, and then for the rest
   release(kEndless, true);
@@ -254,7 +232,7 @@ void DeviceHeap::trim() {
 
 // Gives handles that nothing uses back to the device: so many bytes, or just fewer, or just more; returns how many.
 Bytes DeviceHeap::release(Bytes bytes, bool or_more) {
-  if (bytes <= 0 || (!is_virtual() && owner_.capturing(owner_.self))) return 0;
+  if (bytes <= 0 || (!is_virtual() && owner_.is_capturing())) return 0;
   Growth growth;
   Bytes found = 0;
   {

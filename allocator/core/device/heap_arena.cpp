@@ -87,10 +87,7 @@ bool HeapArena::reach_to(Bytes size) {
 }
 
 CudaError HeapArena::extend(Bytes begin, Bytes end, Bytes most, bool in_account) {
-  const Apart apart;
-  const Lock changing(heap_.changing_);
-  const OnDevice on(heap_.api_, heap_.device_);
-  const WhileCapturing allows(heap_.api_);
+  const DeviceHeap::Driving driving(heap_);
   heap_.settle();
   begin += begin_;
   end = std::min(begin_ + end, end_.load());
