@@ -130,7 +130,7 @@ bool DeviceHeap::take_hole(Place& place) {
   if (over == holes_.end() || (own != holes_.end() && own->second.end - own->first < over->second.end - over->first)) {
     best = own;
   }
-  Gap found{best != holes_.end() ? aligned(best->first, place.size) : 0, kEndless};
+  Part found{best != holes_.end() ? aligned(best->first, place.size) : 0, kEndless};
   if (found.begin == 0)
     holes_.each_run([user](State state) { return state == Holes::kOver || state == user; },
                     [&](Holes::Iterator first, Holes::Iterator last) {

@@ -130,6 +130,7 @@ class DeviceHeap {
   friend class HeapArena;
   using Lock = std::lock_guard<std::mutex>;
   using State = Holes::State;
+  using Part = Holes::Part;
   static constexpr std::size_t kPeriods = 8;                    // that count
   static constexpr std::uint64_t kSlow = 256;                   // requests of a period without steps
   static constexpr Bytes kMost = Bytes{64} << 20, kShare = 48;  // a handle has so many bytes at most, such a share
@@ -154,19 +155,15 @@ class DeviceHeap {
     MemoryHandle memory;
   };
   using Handles = std::map<Bytes, Handle>;  // by address
-  struct Gap {
-    Bytes begin, end;
-    State state = Holes::kNone;  // what it was, and is again if it gets no memory
-  };
   // What is out of the heap while the driver is called.
   struct Growth {
     Bytes begin = 0, end = 0;  // the block's
     Bytes most = 0;            // live, which says how large new handles are
     bool for_arena = false;
-    std::vector<Holes::Part> parts;  // of it, what has memory
-    std::vector<Gap> gaps;           // and what has none, in whole pages
+    std::vector<Part> parts;  // of it, what has memory
+    std::vector<Part> gaps;   // and what has none, in whole pages; each is what it was again if it gets no memory
     std::vector<Handles::node_type> moving;
-    std::vector<Gap> emptied;  // where they come from
+    std::vector<Part> emptied;  // where they come from
     Handles placed;
     Bytes more = 0;  // that the heap holds, when all is done
     bool is_unmapped = false;
@@ -210,7 +207,7 @@ class DeviceHeap {
   CudaError fill(Growth& growth, bool moves_all);
   void begin_period();
   void unmap(const Handles::node_type& handle) const;
-  CudaError fill_gap(Growth& growth, const Gap& gap, bool moves_all);
+  CudaError fill_gap(Growth& growth, const Part& gap, bool moves_all);
   CudaError take_handle(Growth& growth, Bytes most, bool moves_all, Handles::node_type& handle);
   CudaError allocate(Growth& growth);
   bool mark();

@@ -85,7 +85,7 @@ CudaError DeviceHeap::carry_out(Growth& growth, State user, bool moves_all) {
 // Has the stream of a block wait for what others may still do with its place.
 CudaError DeviceHeap::follow(const Growth& growth, State user) {
   std::uint64_t number = 0;
-  for (const Holes::Part& part : growth.parts) {
+  for (const Part& part : growth.parts) {
     if (part.state != Holes::kOver && part.state != user) number = std::max(number, part.number);
   }
   if (number == 0) return kCudaSuccess;
@@ -102,7 +102,7 @@ CudaError DeviceHeap::follow(const Growth& growth, State user) {
 CudaError DeviceHeap::fill(Growth& growth, bool moves_all) {
   for (const Handles::node_type& handle : growth.moving) unmap(handle);
   growth.is_unmapped = true;
-  for (const Gap& gap : growth.gaps) {
+  for (const Part& gap : growth.gaps) {
     if (const CudaError error = fill_gap(growth, gap, moves_all); error != kCudaSuccess) return error;
   }
   return kCudaSuccess;
@@ -112,7 +112,7 @@ void DeviceHeap::unmap(const Handles::node_type& handle) const {
   api_.checked(api_.unmap(pointer(handle.key()), static_cast<std::size_t>(handle.mapped().size)));
 }
 
-CudaError DeviceHeap::fill_gap(Growth& growth, const Gap& gap, bool moves_all) {
+CudaError DeviceHeap::fill_gap(Growth& growth, const Part& gap, bool moves_all) {
   CudaError error = kCudaSuccess;
   Bytes at = gap.begin;
   while (at < gap.end && error == kCudaSuccess) {
@@ -206,13 +206,13 @@ void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
     holes_.put({begin, end, state, number});
     --growth.promised;
   };
-  for (const Gap& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
-  for (const Gap& gap : growth.gaps) {
+  for (const Part& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
+  for (const Part& gap : growth.gaps) {
     const State state = growth.placed.count(gap.begin) != 0 ? Holes::kOver : gap.state;
     put(gap.begin, is_done ? std::min(gap.end, growth.begin) : gap.end, state, 0);
     if (is_done) put(std::max(gap.begin, growth.end), gap.end, state, 0);
   }
-  for (const Holes::Part& part : growth.parts) {
+  for (const Part& part : growth.parts) {
     if (!is_done) put(part.begin, part.end, part.state, part.number);
   }
   handles_.merge(growth.placed);
@@ -248,7 +248,7 @@ Bytes DeviceHeap::release(Bytes bytes, bool or_more) {
   growth.more = -found;
   const Lock lock(mutex_);
   if (!is_virtual()) {
-    for (const Gap& gap : growth.emptied) holes_.remove_border(gap.begin);
+    for (const Part& gap : growth.emptied) holes_.remove_border(gap.begin);
     growth.emptied.clear();
   }
   publish(growth, false);

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fork_locks.hpp"
 #include "host_pool.hpp"
 
 namespace stowplan::allocator {

@@ -145,6 +145,9 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 // as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
 
+// Has forks hold a pool's locks from now on (fork_locks.cpp). It lives for ever. One caller at a time.
+void hold_over_forks(HostMemory& memory);
+
 // Gives back to the system what arenas, the heap and the C library keep for later.
 void host_trim(HostMemory& memory);
 
