@@ -63,7 +63,7 @@ cdef class CudaPools:
         else:
             missing = find_driver(api)
             if not missing.empty():
-                raise PoolError(f"no CUDA driver with {missing.decode()}; expected libcuda.so.1 of CUDA 11.3 or later")
+                raise PoolError(f"no CUDA driver with {missing}; expected libcuda.so.1 of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
         _kept[<uintptr_t>self.pools] = [{}]
 
