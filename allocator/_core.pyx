@@ -1,4 +1,5 @@
 # distutils: language = c++
+# cython: c_string_type=str, c_string_encoding=ascii
 """Binding of the replay core (allocator/core), of its NumPy handler and of its CuPy allocator.
 
 Thin: the decisions are in C++ and in Python. No framework is imported here: CuPy's classes are handed in.
@@ -24,6 +25,7 @@ from libc.string cimport memcpy
 from libcpp cimport bool as cbool
 from libcpp.memory cimport make_shared, shared_ptr
 from libcpp.string cimport string
+from libcpp.utility cimport pair
 from libcpp.vector cimport vector
 
 import numpy as np
@@ -111,115 +113,7 @@ cdef class PlanSet:
             self.plans.push_back(<PlanPtr>(<CorePlan?>plan).plan)
 
 
-cdef PlanPtr _pointer(CorePlan plan):
-    cdef PlanPtr pointer
-    if plan is not None:
-        pointer = <PlanPtr>plan.plan
-    return pointer
-
-
 include "_values.pxi"
-
-
-cdef class Replay:
-    """The bare core, lanes and all, over addresses without memory behind them: for tests and simulations."""
-
-    cdef Lanes* core
-
-    def __cinit__(self, int64_t unit=1, Scope scope=Scope.thread):
-        self.core = new Lanes(unit, scope)
-
-    def __dealloc__(self):
-        del self.core
-
-    def request(self, int64_t size, int64_t stream=0, uintptr_t thread=1) -> tuple[int, int]:
-        """Return (address or 0, block id). Its stream may wait for what is held."""
-        cdef Grant grant = self.core.request(size, stream, thread, True)
-        return grant.address, grant.id
-
-    def adopt(self, uint32_t block, uintptr_t address):
-        self.core.adopt(block, address)
-
-    def cancel(self, uint32_t block):
-        self.core.cancel(block)
-
-    def release(self, uint32_t block) -> bool:
-        """Free a block; True where it is upstream's."""
-        return self.core.release(block)
-
-    def hold(self, uint32_t block, cbool may_wait=True):
-        """Free a block that other streams may still use."""
-        self.core.hold(block, may_wait)
-
-    def let_go(self, uint32_t block) -> bool:
-        """Say that they do not; True where it is upstream's."""
-        return self.core.let_go(block)
-
-    def take_awaited(self, uint32_t granted) -> list[int]:
-        """Return the held blocks whose place this one took, and those before it that were not asked for."""
-        awaited = list(self.core.awaited(granted))
-        self.core.drop_awaited(granted)
-        return awaited
-
-    def enter(self, uintptr_t thread=1) -> int | None:
-        """Return the number of a step slot, or None where the thread's runner has one."""
-        cdef optional_step_slot step_slot = self.core.enter(thread)
-        return step_slot.value() if step_slot.has_value() else None
-
-    def lanes_of(self, uint16_t step_slot) -> list[int]:
-        return list(self.core.lanes_of(step_slot))
-
-    def welcome(self, uint16_t step_slot):
-        self.core.welcome(step_slot)
-
-    def begin(self, starts: list[LaneStart]):
-        """Begin a step in lanes whose arenas are large enough; `starts` has a `LaneStart` for each."""
-        cdef vector[CLaneStart] lanes
-        _take_starts(lanes, starts)
-        for i in range(lanes.size()):
-            self.core.begin(lanes[i])
-
-    def end(self, uint16_t step_slot) -> list[tuple[int, StepOutcome]]:
-        """End a step, and leave its step slot; return [(lane, StepOutcome)] of its lanes."""
-        cdef vector[LaneOutcome] outcomes = self.core.end(step_slot)
-        return _lane_outcomes(outcomes)
-
-    def begin_step(self, CorePlan plan=None, PlanSet others=PlanSet(), uintptr_t thread=1) -> bool:
-        """Begin a step of which only the first lane has a plan; False where the thread runs one."""
-        step_slot = self.enter(thread)
-        if step_slot is None:
-            return False
-        first, *rest = self.lanes_of(step_slot)
-        self.begin([LaneStart(first, plan, others, timestamps=False), *map(LaneStart, rest)])
-        return True
-
-    def end_step(self, uint16_t step_slot=0) -> StepOutcome:
-        """Return the first lane's `StepOutcome`."""
-        return self.end(step_slot)[0][1]
-
-    def set_interrupted(self, cbool interrupted, uintptr_t thread=1):
-        self.core.set_interrupted(thread, interrupted)
-
-    def reserve(self, uintptr_t base, int64_t size, uint16_t lane=0):
-        self.core.lane(lane).reserve(base, size)
-
-    def stayers(self, uint16_t lane=0) -> list[tuple[int, int]]:
-        """Return [(begin, end)]: where in the arena blocks stay that no plan knows of."""
-        cdef vector[Range] ranges = self.core.lane(lane).stayers()
-        return _pairs(ranges)
-
-    def counters(self) -> dict[str, Any]:
-        return _counters(self.core.counters())
-
-    def situation(self, uintptr_t thread=1) -> dict[str, Any]:
-        return _situation(self.core.situation(thread))
-
-    def ranges(self) -> dict[int, tuple[int, int]]:
-        """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
-        return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
-
-    def assert_invariants(self):
-        self.core.assert_invariants()
 
 
 cdef int _take_starts(vector[CLaneStart]& starts, steps) except -1:
@@ -231,7 +125,8 @@ cdef int _take_starts(vector[CLaneStart]& starts, steps) except -1:
         start, others = &starts.back(), step.others
         start.lane, start.arena_bytes = step.lane, step.arena_bytes
         start.timestamps, start.guests = step.timestamps, step.guests
-        start.plan = _pointer(step.plan)
+        if step.plan is not None:
+            start.plan = <PlanPtr>(<CorePlan?>step.plan).plan
         start.others.assign(others.plans.begin(), others.plans.end())
     return 0
 
@@ -329,8 +224,7 @@ cdef class Backend:
 
     def stayers(self, uint16_t lane) -> npt.NDArray[np.int64]:
         """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
-        cdef vector[Range] ranges = self.lanes.stayers(lane)
-        return np.array(_pairs(ranges), dtype=np.int64).reshape(-1, 2)
+        return np.array(self.lanes.stayers(lane), dtype=np.int64).reshape(-1, 2)
 
     @property
     def grows_in_place(self) -> bool:
@@ -355,12 +249,7 @@ cdef class Backend:
         cdef Failure failure = self.lanes.failure()
         if failure.number == 0:
             return None
-        return {
-            "number": failure.number,
-            "limit": self.limit,
-            "asked": _live_block(failure.asked),
-            "found": _situation(failure.found),
-        }
+        return {**failure, "found": _situation(failure.found), "limit": self.limit}
 
     @property
     def small(self) -> int:
@@ -377,6 +266,66 @@ cdef class Backend:
     def reset_peaks(self):
         """Forget peaks: what is held now is the most."""
         self.lanes.reset_peaks()
+
+
+cdef class Replay(Backend):
+    """The bare core, lanes and all, over addresses without memory behind them: for tests and simulations."""
+
+    cdef Lanes* core
+    cdef SpinLock lock
+
+    def __cinit__(self, int64_t unit=1, Scope scope=Scope.thread):
+        self.core = new Lanes(unit, scope)
+        self.lanes = new LockedLanes(self.lock, self.core[0])
+        self.run_on(1)
+
+    def __dealloc__(self):
+        del self.lanes
+        del self.core
+
+    def run_on(self, uintptr_t thread):
+        """Have all that follows come from a thread of this number."""
+        self.lanes.simulated = thread
+
+    def request(self, int64_t size, int64_t stream=0) -> tuple[int, int]:
+        """Return (address or 0, block id). Its stream may wait for what is held."""
+        cdef Grant grant = self.core.request(size, stream, self.lanes.simulated, True)
+        return grant.address, grant.id
+
+    def adopt(self, uint32_t block, uintptr_t address):
+        self.core.adopt(block, address)
+
+    def cancel(self, uint32_t block):
+        self.core.cancel(block)
+
+    def release(self, uint32_t block) -> bool:
+        """Free a block; True where it is upstream's."""
+        return self.core.release(block)
+
+    def hold(self, uint32_t block, cbool may_wait=True):
+        """Free a block that other streams may still use."""
+        self.core.hold(block, may_wait)
+
+    def let_go(self, uint32_t block) -> bool:
+        """Say that they do not; True where it is upstream's."""
+        return self.core.let_go(block)
+
+    def take_awaited(self, uint32_t granted) -> list[int]:
+        """Return the held blocks whose place this one took, and those before it that were not asked for."""
+        awaited = list(self.core.awaited(granted))
+        self.core.drop_awaited(granted)
+        return awaited
+
+    def place_arena(self, uintptr_t base, int64_t size, uint16_t lane=0):
+        """Have a lane's arena there."""
+        self.lanes.reserve(lane, base, size)
+
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """Return {block id: (begin, end)} of the live blocks, and of the held ones."""
+        return {i: (self.core.range_of(i).begin, self.core.range_of(i).end) for i in self.core.live_blocks()}
+
+    def assert_invariants(self):
+        self.core.assert_invariants()
 
 
 include "_step.pxi"

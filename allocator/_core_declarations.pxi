@@ -18,17 +18,9 @@ cdef extern from "plan.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "counts.hpp" namespace "stowplan::allocator" nogil:
-    cdef enum class Reason(uint8_t):
-        no_plan
-
-    cdef cppclass NamedCount:
-        const char* name
-        int64_t value
-
     cdef cppclass Counters:
-        int64_t peak_live_bytes
-        vector[NamedCount] named_requests() except +
-        vector[NamedCount] named() except +
+        vector[pair[string, int64_t]] named_requests() except +
+        vector[pair[string, int64_t]] named() except +
 
 
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
@@ -38,8 +30,6 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
     cdef cppclass Grant:
         uintptr_t address
         uint32_t id
-        uint8_t reason
-        cbool waits
 
     cdef cppclass CStepOutcome "stowplan::allocator::StepOutcome":
         vector[Event] log
@@ -51,19 +41,9 @@ cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
         uintptr_t begin
         uintptr_t end
 
-    cdef cppclass CReplay "stowplan::allocator::Replay":
-        vector[Range] stayers() except +
-        void reserve(uintptr_t, int64_t) except +
-
 
 cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
-    cdef enum class Place(uint8_t):
-        upstream
-        planned
-        late
-        held
-
-    cdef cppclass LiveBlock:
+    cdef struct LiveBlock:
         int64_t size
         int64_t stream
         int64_t age
@@ -71,13 +51,9 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
         uint16_t lane
         uint32_t slot
         uint64_t tag
-        Place place
+        const char* place
 
-    cdef cppclass Largest:
-        size_t size()
-        const LiveBlock& at "operator[]" (size_t)
-
-    cdef cppclass Situation:
+    cdef struct Situation:
         uint16_t step_slot
         cbool in_step
         uint64_t step
@@ -86,9 +62,10 @@ cdef extern from "diagnosis.hpp" namespace "stowplan::allocator" nogil:
         int64_t live_bytes
         int64_t upstream_bytes
         int64_t arena_bytes
-        Largest largest
+        size_t offered
+        LiveBlock largest[10]
 
-    cdef cppclass Failure:
+    cdef struct Failure:
         uint64_t number
         LiveBlock asked
         Situation found
@@ -103,10 +80,6 @@ cdef extern from "step_slots.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass optional_step_slot "std::optional<stowplan::allocator::StepSlotNumber>":
-        cbool has_value()
-        uint16_t value()
-
     cdef cppclass CLaneStart "stowplan::allocator::LaneStart":
         uint16_t lane
         PlanPtr plan
@@ -129,15 +102,6 @@ cdef extern from "lanes.hpp" namespace "stowplan::allocator" nogil:
         cbool let_go(uint32_t) except +
         const vector[uint32_t]& awaited(uint32_t)
         void drop_awaited(uint32_t)
-        optional_step_slot enter(uintptr_t) except +
-        void begin(const CLaneStart&) except +
-        vector[LaneOutcome] end(uint16_t) except +
-        const vector[uint16_t]& lanes_of(uint16_t)
-        void welcome(uint16_t) except +
-        void set_interrupted(uintptr_t, cbool)
-        CReplay& lane(uint16_t)
-        const Counters& counters()
-        Situation situation(uintptr_t)
         vector[uint32_t] live_blocks() except +
         Range range_of(uint32_t)
         void assert_invariants() except +
@@ -152,6 +116,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
 
     cdef cppclass LockedLanes:
         LockedLanes(SpinLock&, Lanes&)
+        uintptr_t simulated
         Entered enter() except +
         vector[uint16_t] welcome(uint16_t) except +
         cbool begin(const vector[CLaneStart]&, cbool) except +
@@ -162,7 +127,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         uint16_t add_lane(uint16_t) except +
         void set_interrupted(cbool) except +
         int64_t arena_bytes(uint16_t)
-        vector[Range] stayers(uint16_t) except +
+        vector[pair[int64_t, int64_t]] stayers(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
         Counters counters()
         Situation situation()
@@ -213,8 +178,6 @@ cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
         void stop_serving()
         Upstream functions()
 
-    Upstream functions_of(HostMemory*)
-
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject*)
@@ -228,14 +191,7 @@ cdef extern from "cuda_api.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass HeapPlace "stowplan::allocator::DeviceHeap::Place":
-        uintptr_t address
-        int64_t size
-
     cdef cppclass CDeviceHeap "stowplan::allocator::DeviceHeap":
-        int take(int64_t, int64_t, HeapPlace&) except +
-        void give(const HeapPlace&)
-        void trim() except +
         void make_room() except +
         void begin_step()
         int64_t held()
@@ -244,8 +200,6 @@ cdef extern from "device_heap.hpp" namespace "stowplan::allocator" nogil:
         int64_t limit()
         void set_limit(int64_t)
         size_t free_ranges()
-
-    int64_t kShared "stowplan::allocator::DeviceHeap::kShared"
 
 
 cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
@@ -308,24 +262,22 @@ cdef extern from "cuda_pool.hpp" namespace "stowplan::allocator" nogil:
     void install_pools "stowplan::allocator::CudaPools::install"(CCudaPools*)
 
 
-cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
-    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
-
-
 cdef extern from "numpy/arrayobject.h":
+    ctypedef struct PyDataMemAllocator:  # as Upstream, field by field
+        pass
+    ctypedef struct PyDataMem_Handler:
+        PyDataMemAllocator allocator
     object PyDataMem_SetHandler(object handler)
     object PyDataMem_GetHandler()
 
 
-cdef extern from "block_table.hpp" namespace "stowplan::profiler":
-    const uint32_t NO_BLOCK "stowplan::profiler::kNoBlock"
-
-
-cdef extern from "allocator/default_handler.hpp" namespace "stowplan::allocator":
-    object make_pool_capsule(const char* name, object default_capsule, size_t small)
-    cbool install(object default_capsule, object capsule) except False
-    cbool is_installed(object capsule)
-    void uninstall()
+cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
+    Upstream functions_of(HostMemory*)
+    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
+    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
+        const char* name, object upstream, size_t small, const Upstream* below
+    )
+    PyDataMem_Handler* handler_of(object capsule) except NULL
 
 
 cdef void _copy_column(vector[int64_t]& to, const int64_t[::1] column):

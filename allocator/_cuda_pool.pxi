@@ -63,7 +63,7 @@ cdef class CudaPools:
         else:
             missing = find_driver(api)
             if not missing.empty():
-                raise PoolError(f"no CUDA driver with {missing.decode()}; expected libcuda.so.1 of CUDA 11.3 or later")
+                raise PoolError(f"no CUDA driver with {missing}; expected libcuda.so.1 of CUDA 11.3 or later")
         self.pools = new CCudaPools(api, scope, limit)
         _kept[<uintptr_t>self.pools] = [{}]
 
@@ -216,14 +216,8 @@ cdef class CudaPool(Backend):
 
     def reserve(self, uint16_t lane, int64_t size) -> bool:
         """Make a lane's arena at least this large; False where there is no memory for it."""
-        cdef cbool reserved
-        with nogil:
-            reserved = self.pool.reserve(lane, size)
-        return reserved
+        return self.pool.reserve(lane, size)
 
     def give_back(self) -> int:
         """Give back what is held, arenas in which nothing lives, and what is free; return how many of the first two."""
-        cdef size_t given
-        with nogil:
-            given = self.pool.give_back()
-        return given
+        return self.pool.give_back()

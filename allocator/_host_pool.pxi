@@ -5,16 +5,60 @@ def keep_host_memory():
     keep_freed_memory()
 
 
+@cython.final
+cdef class NativePlace:
+    """Where pools serve one after another: functions that a library calls, and goes on calling when they are gone.
+
+    Parameters
+    ----------
+    original
+        Address of the five functions that stood there before; 0: the C library's.
+    take
+        ``f(functions)``: has the library call them; again is as good as once. None: it does already.
+    leave
+        ``f()``: has it call its own again. A pool that serves no longer passes on what still comes.
+    handler
+        NumPy's default memory handler, in whose place it is, for all threads and contexts: a struct of function
+        pointers behind a public capsule, one for the process; a new context has it. The pointers are replaced by the
+        first pool that is installed, with the GIL held, and stay: arrays remember the handler. One place a process.
+    """
+
+    cdef Dispatcher* dispatcher  # neither is ever destroyed
+    cdef Upstream* own_functions
+    cdef object take, leave, handler
+
+    def __cinit__(
+        self,
+        uintptr_t original=0,
+        take: Callable[[int], object] | None = None,
+        leave: Callable[[], object] | None = None,
+        handler: Any = None,
+    ):
+        cdef Upstream before = (<Upstream*>original)[0] if original != 0 else libc_upstream()
+        self.take, self.leave, self.handler = take, leave, handler
+        if handler is not None:
+            memcpy(&before, &handler_of(handler).allocator, sizeof(Upstream))
+        self.dispatcher = new Dispatcher(before)
+        self.own_functions = new Upstream(self.dispatcher.functions())
+
+    @property
+    def functions(self) -> int:
+        """Address of the five functions that the library is to call; good for ever."""
+        return <uintptr_t>self.own_functions
+
+    @property
+    def taken(self) -> bool:
+        """Whether a pool serves here."""
+        return self.dispatcher.serving() != NULL
+
+
 cdef class HostBackend(Backend):
-    """Lanes over host memory; a subclass owns the memory, and says where its requests come from."""
+    """Lanes over host memory; a subclass owns the memory."""
 
     cdef HostMemory* memory
     cdef readonly int64_t limit
-    # Of each class below it.
-    #: def install(self) -> None: ...
-    #: def uninstall(self) -> None: ...
-    #: @property
-    #: def installed(self) -> bool: ...
+    cdef readonly NativePlace place  #: NativePlace | None
+    cdef cbool served  # it may be called as long as the process lives
 
     def __dealloc__(self):
         del self.lanes
@@ -41,6 +85,11 @@ cdef class HostBackend(Backend):
         """Serve by the heap alone until a step is marked."""
         host_serve_by_heap(self.memory[0])
 
+    @property
+    def installed(self) -> bool:
+        """Whether it serves in its place."""
+        return self.place is not None and self.place.dispatcher.serving() == self.memory
+
     cdef int refuse_second(self, cbool taken) except -1:
         if taken:
             raise PoolError(
@@ -53,6 +102,32 @@ cdef class HostBackend(Backend):
         if not self.installed:
             raise PoolError("this pool is not installed")
         return 0
+
+    def install(self):
+        """Serve in its place from now on. Precondition: it has one."""
+        self.refuse_second(self.place.taken)
+        if self.place.take is not None:
+            host_trim(self.memory[0])  # what the library has freed by now would stay resident beside the arena
+            self.place.take(self.place.functions)
+        self.refuse_second(self.place.taken)  # by another thread, meanwhile
+        if self.place.handler is not None:
+            memcpy(&handler_of(self.place.handler).allocator, self.place.own_functions, sizeof(Upstream))
+            self.place.handler = None
+        self.served = True
+        self.place.dispatcher.serve(self.memory)
+
+    def uninstall(self):
+        """Serve there no longer. What was handed out stays the pool's own."""
+        self.refuse_absent()
+        leave = self.place.leave
+        try:
+            if leave is not None:
+                leave()
+        except BaseException:  # a signal's, perhaps before it began
+            leave()
+            raise
+        finally:
+            self.place.dispatcher.stop_serving()
 
     def counters(self) -> dict[str, Any]:
         """Return the counters of all lanes, and of the heap where it has served alone."""
@@ -70,13 +145,13 @@ cdef class HandlerPool(HostBackend):
     """
 
     cdef readonly object handler  #: Any
-    cdef object default_handler  # in whose place it can be installed
     cdef object entries  # of each thread that has entered: NumPy's handlers before, and how many are its parent's
 
-    def __init__(self, name: str, default_handler: Any, size_t small, int64_t limit=0):
-        self.handler = make_pool_capsule(name.encode(), default_handler, small)
+    def __init__(self, name: str, default_handler: Any, size_t small, int64_t limit=0, NativePlace place=None):
+        cdef const Upstream* original = &place.dispatcher.original() if place is not None else NULL
+        self.handler = make_handler_capsule(name.encode(), default_handler, small, original)
         self.memory = memory_of(self.handler)
-        self.limit, self.default_handler = limit, default_handler
+        self.limit, self.place = limit, place
         self.entries = local()
         host_limit(self.memory[0], limit)
         self.lanes = new LockedLanes(self.memory.lock(), self.memory.service().lanes())
@@ -115,16 +190,5 @@ cdef class HandlerPool(HostBackend):
         self.entries.inherited = len(self._before()) if self.is_innermost else 0
 
     def install(self):
-        """Serve in the place of NumPy's default handler, from now on; see default_handler.hpp."""
-        self.refuse_second(is_installed(None))
-        install(self.default_handler, self.handler)
-
-    @property
-    def installed(self) -> bool:
-        """Whether it does."""
-        return is_installed(self.handler)
-
-    def uninstall(self):
-        """Serve there no longer."""
-        self.refuse_absent()
-        uninstall()
+        HostBackend.install(self)
+        Py_INCREF(self.handler)  # for ever: its core may still be asked

@@ -59,9 +59,7 @@ cdef class NativePool(HostBackend):
         What it can be installed in; its original functions are upstream. None: the C library is.
     """
 
-    cdef readonly NativePlace place  #: NativePlace | None
     cdef Upstream own_functions
-    cdef cbool served  # it may be called as long as the process lives
 
     def __init__(self, size_t small, int64_t limit=0, Scope scope=Scope.process, NativePlace place=None):
         cdef Upstream upstream = libc_upstream() if place is None else place.dispatcher.original()
@@ -82,11 +80,6 @@ cdef class NativePool(HostBackend):
         """Address of the five functions (core/host_memory.hpp, `Upstream`) that serve from this pool alone."""
         return <uintptr_t>&self.own_functions
 
-    @property
-    def installed(self) -> bool:
-        """Whether it serves in its place."""
-        return self.place is not None and self.place.dispatcher.serving() == self.memory
-
     def block(self, size_t size) -> HostBlock:
         """Return a new `HostBlock`, for arrays whose class asks for each block itself.
 
@@ -101,65 +94,3 @@ cdef class NativePool(HostBackend):
             raise MemoryError(f"no memory for {size:,} bytes")
         block.memory = self.memory
         return block
-
-    def install(self):
-        """Serve in its place from now on. Precondition: it has one."""
-        self.refuse_second(self.place.taken)
-        if self.place.take is not None:
-            host_trim(self.memory[0])  # what the library has freed by now would stay resident beside the arena
-            self.place.take(self.place.functions)
-        self.refuse_second(self.place.taken)  # by another thread, meanwhile
-        self.served = True
-        self.place.dispatcher.serve(self.memory)
-
-    def uninstall(self):
-        """Serve there no longer. What was handed out stays the pool's own."""
-        self.refuse_absent()
-        leave = self.place.leave
-        try:
-            if leave is not None:
-                leave()
-        except BaseException:  # a signal's, perhaps before it began
-            leave()
-            raise
-        finally:
-            self.place.dispatcher.stop_serving()
-
-
-@cython.final
-cdef class NativePlace:
-    """Where pools serve one after another: functions that a library calls, and goes on calling when they are gone.
-
-    Parameters
-    ----------
-    original
-        Address of the five functions that stood there before; 0: the C library's.
-    take
-        ``f(functions)``: has the library call them; again is as good as once. None: it does already.
-    leave
-        ``f()``: has it call its own again. A pool that serves no longer passes on what still comes.
-    """
-
-    cdef Dispatcher* dispatcher  # neither is ever destroyed
-    cdef Upstream* own_functions
-    cdef object take, leave
-
-    def __cinit__(
-        self,
-        uintptr_t original=0,
-        take: Callable[[int], object] | None = None,
-        leave: Callable[[], object] | None = None,
-    ):
-        self.take, self.leave = take, leave
-        self.dispatcher = new Dispatcher((<Upstream*>original)[0] if original != 0 else libc_upstream())
-        self.own_functions = new Upstream(self.dispatcher.functions())
-
-    @property
-    def functions(self) -> int:
-        """Address of the five functions that the library is to call; good for ever."""
-        return <uintptr_t>self.own_functions
-
-    @property
-    def taken(self) -> bool:
-        """Whether a pool serves here."""
-        return self.dispatcher.serving() != NULL

@@ -7,7 +7,7 @@ the threads only the one that forked. So:
 - in the child, plans that were being made are forgotten, and so is a step of a thread that is not there. The next
   unplanned step is recorded again, and a new thread makes its plan;
 - the locks of a core that NumPy alone calls need nothing: they are held with the GIL only, and the thread that forks
-  has it. Those of a core that other libraries call are held over the fork (core/host/fork_locks.hpp).
+  has it. Those of a core that other libraries call are held over the fork (core/host/fork_locks.cpp).
 
 `subprocess`, and the start methods "spawn" and "forkserver", copy nothing.
 """

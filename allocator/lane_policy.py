@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
@@ -47,28 +46,6 @@ REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """Steps left before recording starts."""
-
-    left: int
-
-
-@dataclass(frozen=True)
-class Watch:
-    """A plan serves, or the next step that succeeds is a record."""
-
-
-@dataclass(frozen=True)
-class Confirm(Generic[R]):
-    """The last step is a record, which the next one confirms."""
-
-    record: R
-
-
-WATCH = Watch()
 
 
 class Evidence(Enum):
@@ -101,23 +78,19 @@ class LanePolicy(Generic[R]):
 
     Attributes
     ----------
-    state
-        Where the lane is.
+    record
+        The last step, where it is a record, which the next one confirms; else None.
     """
 
     def __init__(self, warmup: int, *, has_time: Callable[[], bool] = lambda: True) -> None:
-        self.state: WarmUp | Watch | Confirm[R] = WarmUp(warmup) if warmup else WATCH
+        self.record: R | None = None
+        self._warmup_left = warmup
         self._has_time = has_time
         self._steps = 0
         self._seen: deque[int] = deque(maxlen=REMEMBERED)  # numbers of orders for records
         self._in_work: set[int] = set()  # numbers of the orders that plans are being made for
         self._unproven = 0  # plans ordered since a step was last replayed in full
         self._until_rotated = 0  # steps until a clean one is recorded; 0: none is (see `plan_taken_up`)
-
-    @property
-    def record(self) -> R | None:
-        """The last step, where it is a record."""
-        return self.state.record if isinstance(self.state, Confirm) else None
 
     def wants_log(self, *, has_plan: bool) -> bool:
         """Whether the next step's log is wanted even if the step is clean; `has_plan`: it is expected to follow one."""
@@ -158,11 +131,10 @@ class LanePolicy(Generic[R]):
         if clean and revisions is not None:
             self._unproven = 0
         rotated = self._rotate(logged=clean and record is not None)
-        before, self.state = self.state, WATCH
-        if isinstance(before, WarmUp):
+        self.record = None
+        if self._warmup_left:
             passed = record is not None and not failed
-            if not clean and before.left > passed:
-                self.state = WarmUp(before.left - passed)
+            self._warmup_left = 0 if clean else self._warmup_left - passed
             return False
         plans = False
         if confirms is not None:
@@ -170,7 +142,7 @@ class LanePolicy(Generic[R]):
             if confirms.evidence is Evidence.REPEATED:
                 return plans
         if record is not None and not failed and (rotated or (not clean and self._is_due(revisions))):
-            self.state = Confirm(record)
+            self.record = record
         return plans
 
     def _rotate(self, *, logged: bool) -> bool:

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from .workers import NoThreadError
 if TYPE_CHECKING:
     from ..planning import Plan
     from ..planning.plan_file import SavedPlan
-    from .cache import Installed
     from .lane import Lane
     from .options import PlanningOptions
     from .report import Diagnosis, InUse
@@ -212,19 +211,12 @@ class Lanes:
         from ..planning.plan_file import SavedPlan, save_plans
 
         plans = [
-            SavedPlan(number, lane, entry.key, entry.plan)
-            for number, lane, entries in self._entries()
-            for entry in entries
+            SavedPlan(number, place, entry.key, entry.plan)
+            for number, step_slot in enumerate(self._step_slots)
+            for place, lane in enumerate(step_slot.lanes)
+            for entry in lane.held
         ]
         save_plans(path, plans, backend, self.planning.alignment, self._backend.small)
-
-    def _entries(self) -> Iterator[tuple[int, int, list[Installed]]]:
-        """Yield each lane's plans in use, with the numbers of its step slot and of its place there."""
-        for number, step_slot in enumerate(self._step_slots):
-            with step_slot.mutex:
-                found = [lane.held for lane in step_slot.lanes]
-            for place, entries in enumerate(found):
-                yield number, place, entries
 
     @runs_apart
     def load(self, path: str | os.PathLike[str], backend: str) -> None:
@@ -311,13 +303,7 @@ class Lanes:
         return self._diagnosis
 
     def _in_use(self) -> list[InUse]:
-        from .report import InUse
-
-        return [
-            InUse(self._step_slots[number].lanes[place].number, entry.key, entry.tag, entry.plan)
-            for number, place, entries in self._entries()
-            for entry in entries
-        ]
+        return [(lane.number, entry) for lane in self._all() for entry in lane.held]
 
     def _key(self) -> Hashable:
         """Return the key of this thread's step, or of its last one."""

@@ -15,7 +15,7 @@ so that a program that catches that error goes on catching it::
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,17 +23,12 @@ from .counts import REASONS, Kind
 from .stats import Stats, of_kind
 
 if TYPE_CHECKING:
-    from ..planning import Plan
     from ._core import Backend
+    from .cache import Installed
 
 
-class InUse(NamedTuple):
-    """A plan in use: the lane that it is for, its step key, and its tag in that lane."""
-
-    lane: int
-    key: Hashable
-    tag: int
-    plan: Plan
+InUse: TypeAlias = "tuple[int, Installed]"
+"""A plan in use, and the lane that it is for."""
 
 
 class Diagnosis:
@@ -57,8 +52,8 @@ class Diagnosis:
             },
             **of_kind(stats, Kind.BYTES),
             "planned_bytes": sum(
-                max(used.plan.arena_bytes for used in plans if used.lane == lane)
-                for lane in {used.lane for used in plans}
+                max(used.plan.arena_bytes for own, used in plans if own == lane)
+                for lane in {lane for lane, _ in plans}
             ),
             "upstream_bytes": now["upstream_bytes"],
             "fragmentation": stats.fragmentation,
@@ -71,12 +66,12 @@ class Diagnosis:
             "plans": [
                 {
                     "key": used.key,
-                    "lane": used.lane,
+                    "lane": lane,
                     "requests": len(used.plan.profile),
                     "arena_bytes": used.plan.arena_bytes,
                     "lower_bound": used.plan.placement.lower_bound,
                 }
-                for used in plans
+                for lane, used in plans
             ],
             "failure": self._text or None,
         }
@@ -144,7 +139,7 @@ def failure_text(failure: dict[str, Any], plans: Sequence[InUse], key: Hashable)
         where = "in an interrupted part of" if found["in_step"] else "outside of all steps, before"
     else:
         where = f"request {asked['request']} of"
-    bound = max((used.plan.placement.lower_bound for used in plans), default=0)
+    bound = max((used.plan.placement.lower_bound for _, used in plans), default=0)
     reserved = found["arena_bytes"] + found["upstream_bytes"]
     largest = _largest(found, plans)
     limited = 0 < failure["limit"] < reserved + asked["size"]
@@ -204,7 +199,7 @@ def _step(number: int, key: Hashable) -> str:
 
 def _largest(situation: dict[str, Any], plans: Sequence[InUse]) -> list[dict[str, Any]]:
     """Tell at which request each planned block is due, and whether that is the next step's; None for other blocks."""
-    by_tag = {(used.lane, used.tag): used.plan.profile for used in plans}
+    by_tag = {(lane, used.tag): used.plan.profile for lane, used in plans}
     blocks = []
     for block in situation["largest"]:
         own = {name: value for name, value in block.items() if name not in ("slot", "tag")}

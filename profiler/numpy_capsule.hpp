@@ -46,11 +46,10 @@ PyObject* make_handler_capsule(const char* name, PyObject* upstream, std::size_t
   const PyDataMemAllocator& a = handler->allocator;
   contents->memory = std::make_unique<HostMemory<Service>>(
       below != nullptr ? *below : Upstream{a.ctx, a.malloc, a.calloc, a.realloc, a.free}, small);
-  using Handler = NumpyHandler<Service>;
+  const Upstream functions = functions_of(contents->memory.get());
   std::snprintf(contents->handler.name, sizeof contents->handler.name, "%s", name);
   contents->handler.version = 1;
-  contents->handler.allocator = {contents->memory.get(), Handler::malloc, Handler::calloc, Handler::realloc,
-                                 Handler::free};
+  contents->handler.allocator = {functions.ctx, functions.malloc, functions.calloc, functions.realloc, functions.free};
   PyObject* capsule = PyCapsule_New(&contents->handler, "mem_handler", destroy_capsule<Service>);
   if (capsule == nullptr) return nullptr;
   Py_INCREF(upstream);

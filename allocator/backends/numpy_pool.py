@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...profiler._recorder import current_handler
 from ...profiler.default_handler import default_handler
-from .._core import HandlerPool, HostBackend, Scope
+from .._core import HandlerPool, HostBackend, NativePlace, Scope
 from ..options import documented
 from .host_pool import HostPool
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 SMALL = 1033
 """Bytes; below, NumPy's own cache (up to 1023 bytes) and the C library's cache of each thread (glibc's: up to 1032)
 answer faster than any plan, and the memory does not matter."""
+
+PLACE = NativePlace(handler=default_handler())
+"""In the place of NumPy's default handler: one for the process, which has the functions that NumPy's own had."""
 
 
 @documented
@@ -63,7 +66,7 @@ class NumpyPool(HostPool):
         self._enter, self._leave = self._host.start_serving, self._host.stop_serving
 
     def _make_host(self, small: int, limit: int, scope: Scope) -> HostBackend:
-        return HandlerPool("stowplan", default_handler(), small, limit)
+        return HandlerPool("stowplan", default_handler(), small, limit, PLACE)
 
     def install(self) -> None:
         """Serve all threads and contexts of the process, in the place of NumPy's default handler.

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...common.errors import MissingDependencyError, PoolError
 from .. import _core
-from .._core import CudaPool, CudaPools, Scope, any_cuda_installed
+from .._core import CudaPool, CudaPools, any_cuda_installed
 from ..options import documented
 from ..pool import EnteredPool
 from .cupy_pool import FORKED, PER_THREAD, UNIT
+from .host_pool import SCOPES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..options import Options
-
-SCOPES = {"process": Scope.process, "thread": Scope.thread}
 
 HOOKS = {
     "set_reset_fn": "stow_cuda_reset",

@@ -244,18 +244,17 @@ class HostMemory {
   std::atomic<std::uintptr_t> arena_end_{0};
 };
 
-// The C functions of NEP 49 over a HostMemory as `ctx`.
-template <class Service>
-struct NumpyHandler {
-  using Memory = HostMemory<Service>;
-  static void* malloc(void* ctx, std::size_t size) noexcept { return static_cast<Memory*>(ctx)->malloc(size); }
-  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept {
-    return static_cast<Memory*>(ctx)->calloc(count, item_size);
-  }
-  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept {
-    return static_cast<Memory*>(ctx)->realloc(ptr, new_size);
-  }
-  static void free(void* ctx, void* ptr, std::size_t size) noexcept { static_cast<Memory*>(ctx)->free(ptr, size); }
-};
+// The C functions of NEP 49 that call the members of these names, of a HostMemory or the like.
+template <class Memory>
+Upstream functions_of(Memory* memory) {
+  struct Functions {
+    static Memory& of(void* ctx) { return *static_cast<Memory*>(ctx); }
+    static void* malloc(void* ctx, std::size_t size) noexcept { return of(ctx).malloc(size); }
+    static void* calloc(void* ctx, std::size_t count, std::size_t size) noexcept { return of(ctx).calloc(count, size); }
+    static void* realloc(void* ctx, void* old, std::size_t size) noexcept { return of(ctx).realloc(old, size); }
+    static void free(void* ctx, void* ptr, std::size_t size) noexcept { of(ctx).free(ptr, size); }
+  };
+  return {memory, Functions::malloc, Functions::calloc, Functions::realloc, Functions::free};
+}
 
 }  // namespace stowplan::profiler

@@ -31,7 +31,9 @@ class Table(ctypes.Structure):
     """The table of core/device/cuda_api.hpp: a pointer for each function, in its order; null for contexts."""
 
     NAMES: ClassVar[list[str]] = [
-        *re.findall(r"^ +function\((\w+), [A-Z]", HEADER.read_text(encoding="utf-8"), flags=re.MULTILINE),
+        *re.findall(
+            r"^ +function\(\w+, (\w+), [A-Z]", HEADER.read_text(encoding="utf-8"), flags=re.MULTILINE
+        ),
         "error_string",
     ]
     _fields_ = [

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from stowplan.allocator._core import LaneStart, Replay, Scope
 
+from .bare_core import BareCore
 from .reference.lanes import LaneReference, LanesReference, StepSlotsReference
 
 ARENA_BITS = 40
@@ -30,6 +31,7 @@ class LanesAgainstReference(RuleBasedStateMachine):
         self.live: list[int] = []
         self.reasons: dict[str, int] = {}
         self.reserved: set[int] = set()
+        self.steps: dict[int, int] = {}  # by step slot: the number of its last one
         self.next_upstream = UPSTREAM
 
     def number(self, step_slot: StepSlotsReference) -> int:
@@ -38,16 +40,17 @@ class LanesAgainstReference(RuleBasedStateMachine):
     @rule(thread=threads)
     def begin(self, thread: int) -> None:
         expected = self.reference.enter(thread)
-        found = self.core.enter(thread)
-        assert found == (None if expected is None else self.number(expected))
-        if expected is None or found is None:
+        self.core.run_on(thread)
+        entered = self.core.enter()
+        if expected is None or entered is None:
+            assert expected is entered
             return
-        self.core.welcome(found)
-        assert self.core.lanes_of(found) == [lane.number for lane in expected.lanes]
-        for lane in self.core.lanes_of(found):
+        found, self.steps[found], lanes = entered
+        assert (found, lanes) == (self.number(expected), [lane.number for lane in expected.lanes])
+        for lane in lanes:
             if lane not in self.reserved:
                 self.reserved.add(lane)
-                self.core.reserve((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
+                self.core.place_arena((lane + 1) << ARENA_BITS, ARENA_BYTES, lane)
             self.core.begin([LaneStart(lane)])
 
     @rule(thread=threads)
@@ -55,7 +58,8 @@ class LanesAgainstReference(RuleBasedStateMachine):
         step_slot = self.reference.step_slot_of(thread)
         if step_slot is None:
             return
-        self.core.end(self.number(step_slot))
+        number = self.number(step_slot)
+        self.core.end(number, self.steps[number])
         self.reference.leave(step_slot)
 
     @rule(thread=threads, times=st.integers(1, 10))
@@ -70,7 +74,8 @@ class LanesAgainstReference(RuleBasedStateMachine):
     @rule(stream=streams, thread=threads, size=st.integers(0, 20))
     def request(self, stream: int, thread: int, size: int) -> None:
         where = self.reference.request(stream, thread)
-        address, block = self.core.request(size, stream, thread)
+        self.core.run_on(thread)
+        address, block = self.core.request(size, stream)
         if address == 0:
             self.core.adopt(block, self.next_upstream)
             self.next_upstream += size + 1
@@ -95,7 +100,8 @@ class LanesAgainstReference(RuleBasedStateMachine):
 
     @rule(thread=threads, on=st.booleans())
     def interrupt_or_resume(self, thread: int, on: bool) -> None:
-        self.core.set_interrupted(on, thread)
+        self.core.run_on(thread)
+        self.core.set_interrupted(on)
         step_slot = self.reference.step_slot_of(thread)
         if step_slot is not None:
             step_slot.interrupted = on
@@ -118,9 +124,9 @@ TestLanesAgainstReference.settings = settings(settings.get_profile("usual"), sta
 
 
 def test_a_step_that_does_not_end_keeps_no_log() -> None:
-    core = Replay()
+    core = BareCore()
     for requests, is_whole in ((1 << 19, True), ((1 << 19) + 1, False), (3, True)):
-        assert core.begin_step()
+        core.begin_step()
         for _ in range(requests):
             _, block = core.request(8)
             core.adopt(block, 1 << 50)

@@ -10,9 +10,10 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stowplan.allocator._core import CorePlan, Replay
+from stowplan.allocator._core import CorePlan
 from stowplan.packing import Problem, pack
 
+from .bare_core import BareCore
 from .reference.replay import UNPLANNED, PlannedRequest, ReplayReference
 
 pytestmark = pytest.mark.no_cover
@@ -81,7 +82,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = Replay()
+        self.core = BareCore()
         self.reference = ReplayReference()
         self.live: dict[int, int] = {}  # block id -> address
         self.held: dict[int, int] = {}  # of these, the ones that the program is rid of
@@ -92,7 +93,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
 
     @initialize(plan=plans(), steps=st.integers(1, 4))
     def first_plan(self, plan: list[PlannedRequest], steps: int) -> None:
-        self.core.reserve(ARENA, ARENA_BYTES)
+        self.core.place_arena(ARENA, ARENA_BYTES)
         self.use(plan, steps)
 
     def use(self, plan: list[PlannedRequest], steps: int) -> None:
@@ -129,7 +130,7 @@ class ReplayAgainstReference(RuleBasedStateMachine):
     @precondition(lambda self: not self.reference.in_step)
     @rule()
     def begin(self) -> None:
-        assert self.core.begin_step(self.core_plan)
+        self.core.begin_step(self.core_plan)
         self.reference.begin_step(self.plan, ARENA, ARENA_BYTES, len(self.plan) // self.steps)
 
     @precondition(lambda self: self.reference.in_step)
@@ -189,7 +190,9 @@ class ReplayAgainstReference(RuleBasedStateMachine):
     @rule(size=st.integers(0, 50))
     def request_on_another_thread(self, size: int) -> None:
         in_step = self.reference.in_step
-        address, block = self.core.request(size, thread=2)
+        self.core.run_on(2)
+        address, block = self.core.request(size)
+        self.core.run_on(1)
         assert address == 0
         self.core.adopt(block, self.next_upstream)
         self.reference.in_step = False  # to the reference the other thread is outside every step
@@ -202,7 +205,9 @@ class ReplayAgainstReference(RuleBasedStateMachine):
     @rule(thread=st.sampled_from([1, 1, 1, 2]))
     def interrupt_or_resume(self, thread: int) -> None:
         on = not self.reference.interrupted
-        self.core.set_interrupted(on, thread)
+        self.core.run_on(thread)
+        self.core.set_interrupted(on)
+        self.core.run_on(1)
         if thread == 1:  # others change nothing
             self.reference.interrupted = on
 

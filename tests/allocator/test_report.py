@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from stowplan import CupyPool, NumpyPool
 from stowplan.allocator._core import Replay
+from stowplan.allocator.cache import Installed
 from stowplan.allocator.counts import REASONS
-from stowplan.allocator.report import InUse, failure_text
+from stowplan.allocator.report import failure_text
 
 from ..running import run
 
@@ -177,7 +178,7 @@ def failure(size: int, live: int, *blocks: tuple[int, int, str]) -> dict[str, An
     ],
 )
 def test_the_next_action(noted: dict[str, Any], planned: bool, action: str) -> None:
-    plans = [InUse(0, "train", 9, replaying().plan())] if planned else []
+    plans = [(0, Installed(replaying().plan(), 9, "train", None))] if planned else []
     last = failure_text(noted, plans, "train").splitlines()[-1]
     assert last.startswith("  next: ")
     assert action in last

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stowplan.allocator._core import CorePlan, PlanSet, Replay
+from stowplan.allocator._core import CorePlan, PlanSet
 
+from .bare_core import BareCore
 from .test_replay import ARENA, ARENA_BYTES
 
 
@@ -27,8 +28,8 @@ def sizes_plan(tag: int, *sizes: int) -> CorePlan:
 def test_a_step_follows_the_plan_that_it_turns_out_to_be(sizes: tuple[int, ...], tag: int) -> None:
     plans = [sizes_plan(1, 1, 2, 3), sizes_plan(2, 1, 2, 5, 8), sizes_plan(3, 1, 2)]
     plans += [sizes_plan(4, 1, 2, 3, 4), sizes_plan(5, 5, 5)]
-    core = Replay()
-    core.reserve(ARENA, ARENA_BYTES)
+    core = BareCore()
+    core.place_arena(ARENA, ARENA_BYTES)
     for expected in plans:
         core.begin_step(expected, PlanSet(plans))
         blocks = [core.request(size) for size in sizes]
@@ -40,8 +41,8 @@ def test_a_step_follows_the_plan_that_it_turns_out_to_be(sizes: tuple[int, ...],
 
 
 def test_plans_too_large_for_the_arena_are_left_out() -> None:
-    core = Replay()
-    core.reserve(ARENA, 8)
+    core = BareCore()
+    core.place_arena(ARENA, 8)
     core.begin_step(sizes_plan(1, 8, 8))
     core.request(8)
     assert core.counters()["requests"]["no_plan"] == core.counters()["guests"] == 1
@@ -52,8 +53,8 @@ def test_plans_too_large_for_the_arena_are_left_out() -> None:
 
 
 def test_a_plan_that_does_not_fit_is_given_up_for_the_step() -> None:
-    core = Replay()
-    core.reserve(ARENA, 1 << 20)
+    core = BareCore()
+    core.place_arena(ARENA, 1 << 20)
     plan = sizes_plan(1, *([8] * 400))
     core.begin_step(plan)
     core.request(8)

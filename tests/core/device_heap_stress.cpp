@@ -141,19 +141,19 @@ struct Driver {
   }
 };
 
-const DeviceHeap::Owner kOwner{
-    nullptr,
-    [](void*, std::vector<CudaEvent>&, std::size_t& used) { return used = 0, Driver::fault(); },
-    [](void*, Stream, CudaEvent) { return Driver::fault(); },
-    [](void*, bool) { return kCudaSuccess; },
-    [](void*) { return Driver::fault(); },
-    [](void*) { return false; }};
+struct Owner final : DeviceHeap::Owner {
+  CudaError mark(std::vector<CudaEvent>&, std::size_t& used) override { return used = 0, Driver::fault(); }
+  CudaError order(Stream, CudaEvent) override { return Driver::fault(); }
+  CudaError end_left(bool) override { return kCudaSuccess; }
+  CudaError synchronize() override { return Driver::fault(); }
+  bool is_capturing() override { return false; }
+} owner;
 
 // An arena begins and ends in the midst of pages, which then go: it takes nothing below its base, and whole pages, also
 // where it reaches further since.
 void keep_to_the_base(bool reaches) {
   const CudaApi api = Driver::api();
-  DeviceHeap heap(api, 0, kOwner);
+  DeviceHeap heap(api, 0, owner);
   heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
   const Bytes page = DeviceHeap::kPage, size = page * 9 / 8;
   DeviceHeap::Place first, other;
@@ -200,7 +200,7 @@ void run(unsigned seed) {
   api.has_virtual_memory = seed / 4 % 2 == 0;
   std::mt19937 random(seed);
   {
-    DeviceHeap heap(api, 0, kOwner);
+    DeviceHeap heap(api, 0, owner);
     heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
     std::vector<DeviceHeap::Place> blocks;
     std::unique_ptr<HeapArena> arenas[2];
@@ -273,7 +273,7 @@ void run_memory(unsigned seed) {
     CudaBlock* block = nullptr;
     CudaError error = kCudaSuccess;
     const Bytes size = static_cast<Bytes>(random() % 2 + 1) * DeviceHeap::kPage;
-    survives(static_cast<int>(random() % 6), [&] { block = memory.take(size, 0, error); });
+    survives(static_cast<int>(random() % 6), [&] { block = memory.take({size}, error); });
     if (block != nullptr) blocks.push_back(block);
   }
   for (CudaBlock* block : blocks) memory.give(block);

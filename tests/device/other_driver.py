@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, c_bool, c_int, c_void_p
 from pathlib import Path
 
 HEADER = next((Path(__file__).resolve().parents[2] / "allocator" / "core").rglob("cuda_api.hpp"))
-FUNCTIONS = re.findall(r"^ +function\((\w+), (\w+), (?:(\w+), )?", HEADER.read_text("utf-8"), re.MULTILINE)
+FUNCTIONS = re.findall(r"^ +function\(\w+, (\w+), (\w+), (\w+),", HEADER.read_text("utf-8"), re.MULTILINE)
 LIBRARIES = ("libamdhip64.so.7", "libcuda.so.1")
 
 
@@ -45,10 +45,8 @@ def driver_without(*names: str) -> int:
     loaded = (name for name in LIBRARIES if _is_loaded(name))
     library = ctypes.CDLL(name := next(loaded))
     table = Table(is_virtual=True)
-    for member, first, second in FUNCTIONS:
-        names_there = {"cu": first, "hip": second or first}
-        prefix = "cu" if "cuda" in name else "hip"
-        found = getattr(library, prefix + names_there[prefix], None)
+    for member, cuda, hip in FUNCTIONS:
+        found = getattr(library, f"cu{cuda}" if "cuda" in name else f"hip{hip}", None)
         setattr(table, member, None if found is None else pointer(found))
     for member in names:
         stub = not_capturing if member == "stream_is_capturing" else nothing

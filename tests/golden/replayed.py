@@ -11,10 +11,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from stowplan.allocator._core import Replay, Scope, Step
+from stowplan.allocator._core import Replay, Step
 from stowplan.allocator.lanes import Lanes
 from stowplan.allocator.options import PlanningOptions
 
@@ -59,62 +56,26 @@ class Served:
         return {**kept, "rows": self.rows} if len(self.rows) <= WHOLE else kept
 
 
-class RangesBackend:
-    """What `Lanes` asks of a backend (`Backend` of _core.pyx), over the bare core."""
+class RangesBackend(Replay):
+    """The bare core, with arenas of addresses alone."""
 
-    limit = small = 0
-    scope = Scope.thread
+    grows = False
 
-    def __init__(self, *, grows: bool) -> None:
-        self.core = Replay(UNIT, self.scope)
-        self.thread, self.stream = 1, 0
-        self.grows_in_place = grows
-        self.bottom_last = False
-        self._arenas: dict[int, tuple[int, int]] = {}  # lane -> base, bytes
+    def __init__(self, unit: int) -> None:
+        self._bases: dict[int, int] = {}  # by lane
         self._next_base = 1 << 40
 
-    def enter(self) -> tuple[int, int, list[int]] | None:
-        slot = self.core.enter(self.thread)
-        if slot is None:
-            return None
-        self.core.welcome(slot)
-        return slot, 0, self.core.lanes_of(slot)
-
-    def begin(self, starts: list[Any]) -> None:
-        for start in starts:
-            self.reserve(start.lane, start.arena_bytes)
-        self.core.begin(starts)
-
-    def end(self, slot: int, step: int) -> list[Any]:
-        return self.core.end(slot)
+    @property
+    def grows_in_place(self) -> bool:
+        return self.grows
 
     def reserve(self, lane: int, size: int) -> bool:
-        base, reserved = self._arenas.get(lane, (0, 0))
-        if size <= reserved:
+        if size <= self.arena_bytes(lane):
             return True
-        if not base or not self.grows_in_place:
-            base, self._next_base = self._next_base, self._next_base + (1 << 32)
-        self._arenas[lane] = base, size
-        self.core.reserve(base, size, lane)
+        if lane not in self._bases or not self.grows:
+            self._bases[lane], self._next_base = self._next_base, self._next_base + (1 << 32)
+        self.place_arena(self._bases[lane], size, lane)
         return True
-
-    def arena_bytes(self, lane: int) -> int:
-        return self._arenas.get(lane, (0, 0))[1]
-
-    def stayers(self, lane: int) -> npt.NDArray[np.int64]:
-        return np.array(self.core.stayers(lane), np.int64).reshape(-1, 2)
-
-    def lanes_of(self, slot: int) -> list[int]:
-        return self.core.lanes_of(slot)
-
-    def settle(self) -> None:
-        pass
-
-    def counters(self) -> dict[str, Any]:
-        return self.core.counters()
-
-    def set_interrupted(self, interrupted: bool) -> None:
-        self.core.set_interrupted(interrupted, self.thread)
 
 
 class _Reasons:
@@ -138,11 +99,10 @@ def _stats(lanes: Lanes) -> dict[str, Any]:
 
 def replay(name: str, *, planner: str = SOLVER) -> Served:
     """Return what becomes of a stream's requests today."""
-    backend: Any = RangesBackend(grows=grows_in_place(name))
-    core: Replay = backend.core
-    lanes = Lanes(
-        backend, UNIT, PlanningOptions(planning_share=math.inf, planner=planner), lambda error: False
-    )
+    core = RangesBackend(UNIT)
+    core.grows = grows_in_place(name)
+    thread, stream = 1, 0
+    lanes = Lanes(core, UNIT, PlanningOptions(planning_share=math.inf, planner=planner), lambda error: False)
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []
     running: dict[int, Step] = {}  # by thread
@@ -151,7 +111,7 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
     upstream = 1 << 60
     for op, arg in blocks_of(find(name)):
         if op is Op.REQUEST:
-            address, block = core.request(arg, backend.stream, backend.thread)
+            address, block = core.request(arg, stream)
             blocks.append(block)
             served.rows.append(f"{address:x} {reasons.of_last_request(core.counters())}")
             if not address:
@@ -167,16 +127,17 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
             if arg not in gone:
                 core.let_go(blocks[arg])
         elif op is Op.BEGIN:
-            running[backend.thread] = Step(lanes, KEYS[arg // 2], bool(arg % 2))
-            running[backend.thread].__enter__()
+            running[thread] = Step(lanes, KEYS[arg // 2], bool(arg % 2))
+            running[thread].__enter__()
         elif op is Op.END:
-            running.pop(backend.thread).__exit__(None, Exception() if arg else None, None)
+            running.pop(thread).__exit__(None, Exception() if arg else None, None)
             lanes.wait(None)
             served.end_part()
         elif op is Op.THREAD:
-            backend.thread = arg
+            thread = arg
+            core.run_on(thread)
         elif op is Op.STREAM:
-            backend.stream = arg
+            stream = arg
         elif op is Op.INTERRUPT:
             lanes.interrupt()
         elif op is Op.RESUME:

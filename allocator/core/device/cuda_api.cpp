@@ -18,34 +18,26 @@ constexpr const char* kHip[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdh
 
 // Fills the table from a library, CUDA's or HIP's; returns the name of a function that is missing.
 std::string fill(CudaApi& api, void* library, bool is_cuda) {
-  std::string missing, no_virtual_memory, no_graphs, no_text;
+  std::string all, maps, graphs, texts;  // of these, the name of one that is missing
   const auto find = [&](auto& function, const char* cuda_name, const char* hip_name, std::string& lacks) {
     const std::string full = is_cuda ? "cu" + std::string(cuda_name) : "hip" + std::string(hip_name);
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, full.c_str()));
     if (function == nullptr) lacks = full;
   };
-#define STOWPLAN_FIND_IN(lacks, member, cuda, hip) find(api.member, #cuda, #hip, lacks);
-#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(missing, member, cuda, hip)
+#define STOWPLAN_FIND(of, member, cuda, hip, parameters) find(api.member, #cuda, #hip, of);
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_virtual_memory, member, cuda, hip)
   STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, cuda, hip, parameters) STOWPLAN_FIND_IN(no_graphs, member, cuda, hip)
   STOWPLAN_GRAPH_FUNCTIONS(STOWPLAN_FIND)
-#undef STOWPLAN_FIND
-#define STOWPLAN_FIND(member, name, parameters) find(api.member, #name, #name, missing);
   if (is_cuda) {
     STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_FIND)
   } else {
     STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_FIND)
-    find(api.error_string, "", "GetErrorString", no_text);
+    find(api.error_string, "", "GetErrorString", texts);
   }
 #undef STOWPLAN_FIND
-#undef STOWPLAN_FIND_IN
-  api.has_virtual_memory = no_virtual_memory.empty();
-  if (!no_graphs.empty()) api.capture_info = nullptr;
-  return missing;
+  api.has_virtual_memory = maps.empty();
+  if (!graphs.empty()) api.capture_info = nullptr;
+  return all;
 }
 
 }  // namespace
@@ -118,17 +110,12 @@ CudaError record_event(const CudaApi& api, int device, std::int64_t stream, Cuda
 
 CudaApi no_device() {
   CudaApi api;
+#define STOWPLAN_DO_NOTHING(of, member, ...) api.member = [](auto...) { return kCudaSuccess; };
+  STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_DO_NOTHING)
+  STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_DO_NOTHING)
+#undef STOWPLAN_DO_NOTHING
   api.malloc = [](void**, std::size_t) { return kCudaOutOfMemory; };
   api.memory_info = [](std::size_t*, std::size_t*) { return kCudaInvalidHandle; };
-  api.event_create = [](CudaEvent*, unsigned) { return kCudaSuccess; };
-  api.event_record = [](CudaEvent, CudaStream) { return kCudaSuccess; };
-  api.event_query = api.event_synchronize = api.event_destroy = [](CudaEvent) { return kCudaSuccess; };
-  api.stream_wait_event = [](CudaStream, CudaEvent, unsigned) { return kCudaSuccess; };
-  api.stream_query = [](CudaStream) { return kCudaSuccess; };
-  api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone; };
-  api.exchange_capture_mode = api.get_device = [](int*) { return kCudaSuccess; };
-  api.set_device = [](int) { return kCudaSuccess; };
-  api.device_synchronize = api.get_last_error = [] { return kCudaSuccess; };
   api.has_virtual_memory = false;
   return api;
 }

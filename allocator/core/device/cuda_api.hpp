@@ -59,72 +59,70 @@ constexpr unsigned kCudaGraphTakesReference = 1;  // cudaGraphUserObjectMove
 constexpr int kCudaRelaxed = 2;                   // cudaStreamCaptureModeRelaxed
 constexpr int kCudaRdmaWithVirtualMemory = 110;   // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 
-// Member, name after "cu" and after "hip", and parameters; each returns an error.
+// Of what, member, name after "cu" and after "hip", and parameters; each returns an error.
 // clang-format off
 #define STOWPLAN_CUDA_FUNCTIONS(function) \
-  function(malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \
-  function(free, MemFree_v2, Free, (void*)) \
-  function(memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
-  function(count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
-  function(can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer)) \
-  function(event_create, EventCreate, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
-  function(event_record, EventRecord, EventRecord, (CudaEvent, CudaStream)) \
-  function(event_query, EventQuery, EventQuery, (CudaEvent)) \
-  function(event_synchronize, EventSynchronize, EventSynchronize, (CudaEvent)) \
-  function(event_destroy, EventDestroy_v2, EventDestroy, (CudaEvent)) \
-  function(stream_wait_event, StreamWaitEvent, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
-  function(stream_query, StreamQuery, StreamQuery, (CudaStream)) \
-  function(stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
-  function(exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
-  function(device_synchronize, CtxSynchronize, DeviceSynchronize, ())
+  function(all, malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \
+  function(all, free, MemFree_v2, Free, (void*)) \
+  function(all, memory_info, MemGetInfo_v2, MemGetInfo, (std::size_t* free, std::size_t* total)) \
+  function(all, count_devices, DeviceGetCount, GetDeviceCount, (int*)) \
+  function(all, can_access_peer, DeviceCanAccessPeer, DeviceCanAccessPeer, (int* can, int device, int peer)) \
+  function(all, event_create, EventCreate, EventCreateWithFlags, (CudaEvent*, unsigned flags)) \
+  function(all, event_record, EventRecord, EventRecord, (CudaEvent, CudaStream)) \
+  function(all, event_query, EventQuery, EventQuery, (CudaEvent)) \
+  function(all, event_synchronize, EventSynchronize, EventSynchronize, (CudaEvent)) \
+  function(all, event_destroy, EventDestroy_v2, EventDestroy, (CudaEvent)) \
+  function(all, stream_wait_event, StreamWaitEvent, StreamWaitEvent, (CudaStream, CudaEvent, unsigned flags)) \
+  function(all, stream_query, StreamQuery, StreamQuery, (CudaStream)) \
+  function(all, stream_is_capturing, StreamIsCapturing, StreamIsCapturing, (CudaStream, int* status)) \
+  function(all, exchange_capture_mode, ThreadExchangeStreamCaptureMode, ThreadExchangeStreamCaptureMode, (int* mode)) \
+  function(all, device_synchronize, CtxSynchronize, DeviceSynchronize, ())
 
 // The functions of virtual memory; the pool uses none of them where one is missing.
 #define STOWPLAN_VIRTUAL_FUNCTIONS(function) \
-  function(granularity, MemGetAllocationGranularity, MemGetAllocationGranularity, \
+  function(maps, granularity, MemGetAllocationGranularity, MemGetAllocationGranularity, \
            (std::size_t*, const MemoryProperties*, int recommended)) \
-  function(reserve, MemAddressReserve, MemAddressReserve, \
+  function(maps, reserve, MemAddressReserve, MemAddressReserve, \
            (void**, std::size_t, std::size_t alignment, void* address, unsigned long long)) \
-  function(unreserve, MemAddressFree, MemAddressFree, (void*, std::size_t)) \
-  function(create, MemCreate, MemCreate, (MemoryHandle*, std::size_t, const MemoryProperties*, unsigned long long)) \
-  function(release, MemRelease, MemRelease, (MemoryHandle)) \
-  function(map, MemMap, MemMap, (void*, std::size_t, std::size_t offset, MemoryHandle, unsigned long long)) \
-  function(unmap, MemUnmap, MemUnmap, (void*, std::size_t)) \
-  function(set_access, MemSetAccess, MemSetAccess, (void*, std::size_t, const MemoryAccess*, std::size_t))
+  function(maps, unreserve, MemAddressFree, MemAddressFree, (void*, std::size_t)) \
+  function(maps, create, MemCreate, MemCreate, \
+           (MemoryHandle*, std::size_t, const MemoryProperties*, unsigned long long)) \
+  function(maps, release, MemRelease, MemRelease, (MemoryHandle)) \
+  function(maps, map, MemMap, MemMap, (void*, std::size_t, std::size_t offset, MemoryHandle, unsigned long long)) \
+  function(maps, unmap, MemUnmap, MemUnmap, (void*, std::size_t)) \
+  function(maps, set_access, MemSetAccess, MemSetAccess, (void*, std::size_t, const MemoryAccess*, std::size_t))
 
 // What tells when a graph has gone; where one is missing, nothing does.
 #define STOWPLAN_GRAPH_FUNCTIONS(function) \
-  function(capture_info, StreamGetCaptureInfo_v2, StreamGetCaptureInfo_v2, \
+  function(graphs, capture_info, StreamGetCaptureInfo_v2, StreamGetCaptureInfo_v2, \
            (CudaStream, int* status, unsigned long long* id, CudaGraph*, void* dependencies, std::size_t* count)) \
-  function(make_object, UserObjectCreate, UserObjectCreate, \
+  function(graphs, make_object, UserObjectCreate, UserObjectCreate, \
            (CudaUserObject*, void* argument, void (*destroy)(void*), unsigned count, unsigned flags)) \
-  function(retain_object, GraphRetainUserObject, GraphRetainUserObject, \
+  function(graphs, retain_object, GraphRetainUserObject, GraphRetainUserObject, \
            (CudaGraph, CudaUserObject, unsigned count, unsigned flags))
 
 // CUDA's alone, to come to a device; and HIP's.
 #define STOWPLAN_CONTEXT_FUNCTIONS(function) \
-  function(initialize, Init, (unsigned flags)) \
-  function(device_attribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
-  function(retain_context, DevicePrimaryCtxRetain, (CudaContext*, int device)) \
-  function(get_context, CtxGetCurrent, (CudaContext*)) \
-  function(push_context, CtxPushCurrent_v2, (CudaContext)) \
-  function(pop_context, CtxPopCurrent_v2, (CudaContext*)) \
-  function(get_error_string, GetErrorString, (CudaError, const char**))
+  function(all, initialize, Init, Init, (unsigned flags)) \
+  function(all, device_attribute, DeviceGetAttribute, DeviceGetAttribute, (int* value, int attribute, int device)) \
+  function(all, retain_context, DevicePrimaryCtxRetain, DevicePrimaryCtxRetain, (CudaContext*, int device)) \
+  function(all, get_context, CtxGetCurrent, CtxGetCurrent, (CudaContext*)) \
+  function(all, push_context, CtxPushCurrent_v2, CtxPushCurrent_v2, (CudaContext)) \
+  function(all, pop_context, CtxPopCurrent_v2, CtxPopCurrent_v2, (CudaContext*)) \
+  function(all, get_error_string, GetErrorString, GetErrorString, (CudaError, const char**))
 #define STOWPLAN_DEVICE_FUNCTIONS(function) \
-  function(get_device, GetDevice, (int* device)) \
-  function(set_device, SetDevice, (int device)) \
-  function(get_last_error, GetLastError, ())
+  function(all, get_device, GetDevice, GetDevice, (int* device)) \
+  function(all, set_device, SetDevice, SetDevice, (int device)) \
+  function(all, get_last_error, GetLastError, GetLastError, ())
 // clang-format on
 
 struct CudaApi {
 // A name and a list of parameters: neither stands in parentheses of its own.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
-#define STOWPLAN_MEMBER(member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
+#define STOWPLAN_MEMBER(of, member, cuda, hip, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CUDA_FUNCTIONS(STOWPLAN_MEMBER)
   STOWPLAN_VIRTUAL_FUNCTIONS(STOWPLAN_MEMBER)
   STOWPLAN_GRAPH_FUNCTIONS(STOWPLAN_MEMBER)
-#undef STOWPLAN_MEMBER
-// NOLINTNEXTLINE(bugprone-macro-parentheses)
-#define STOWPLAN_MEMBER(member, name, parameters) CudaError(*member) parameters = nullptr;
   STOWPLAN_CONTEXT_FUNCTIONS(STOWPLAN_MEMBER)
   STOWPLAN_DEVICE_FUNCTIONS(STOWPLAN_MEMBER)
 #undef STOWPLAN_MEMBER

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,8 +29,6 @@ class CudaGraphs {
  public:
   explicit CudaGraphs(CudaMemory& memory) : memory_(memory) {}
   ~CudaGraphs();
-  CudaGraphs(const CudaGraphs&) = delete;
-  CudaGraphs& operator=(const CudaGraphs&) = delete;
 
   // From now on until end(), requests of the streams that `filter` knows are served from this pool. As many release()
   // as begin(), and the end of its last block, are the end of the pool.

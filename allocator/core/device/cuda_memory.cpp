@@ -1,9 +1,6 @@
 #include "cuda_memory.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "apart.hpp"
@@ -98,10 +95,7 @@ bool CudaMemory::leave(Stream stream, bool if_idle) {
   }
   const Left left(event, Destroy{this});
   end_left(false);
-  {
-    const Lock lock(mutex_);
-    left_.push_back(left);
-  }
+  locked(mutex_, [&] { left_.push_back(left); });
   heap_.leave(stream, event);
   erase(stream);
   return true;
@@ -117,10 +111,7 @@ void CudaMemory::erase(Stream stream) {
 }
 
 void CudaMemory::lose(Stream stream) {
-  {
-    const Staying staying(streams_);
-    if (!is_served(stream)) return;
-  }
+  if (!is_served(stream)) return;
   {
     const Lock lock(mutex_);
     lost_.push_back(stream);
@@ -193,12 +184,10 @@ CudaError CudaMemory::mark(std::vector<CudaEvent>& events, std::size_t& used) {
     if (is_idle(stream)) continue;
     if (used == events.size()) events.push_back(nullptr);
     const CudaError error = record_if_served(events[used], stream);
-    if (error == kCudaSuccess) {
+    if (error == kCudaSuccess)
       ++used;
-      continue;
-    }
-    const Staying staying(streams_);
-    if (is_served(stream)) return error;  // else it has left meanwhile
+    else if (is_served(stream))  // else it has left meanwhile
+      return error;
   }
   return losses == losses_ ? kCudaSuccess : kCudaInvalidHandle;  // for what is lost the device has to be waited for
 }
@@ -221,11 +210,8 @@ bool CudaMemory::is_idle(Stream stream) {
 
 // Drops the events of streams that have left which are over; waits for them all, or asks.
 CudaError CudaMemory::end_left(bool waits) {
-  std::vector<Left> left, over;
-  {
-    const Lock lock(mutex_);
-    left = left_;
-  }
+  const std::vector<Left> left = locked(mutex_, [&] { return left_; });
+  std::vector<Left> over;
   if (left.empty()) return kCudaSuccess;
   const Apart apart;
   const WhileCapturing allowed(api_);
@@ -315,11 +301,7 @@ void CudaMemory::put_off(CudaBlock* block) {
 
 void CudaMemory::go(CudaBlock* block) {
   const Apart apart;
-  std::map<std::uintptr_t, CudaBlock*>::node_type node;
-  {
-    const Lock lock(mutex_);
-    node = blocks_.extract(reinterpret_cast<std::uintptr_t>(block->address));
-  }
+  const auto node = locked(mutex_, [&] { return blocks_.extract(reinterpret_cast<std::uintptr_t>(block->address)); });
   if (block->foreign != 0) {
     program_.give(program_.self, block->foreign);
   } else {

@@ -76,19 +76,16 @@ struct CudaBlock {
   std::shared_ptr<GraphLife> graph;  // that was being captured when it was asked for
 };
 
-class CudaMemory {
+class CudaMemory final : private DeviceHeap::Owner {
  public:
   CudaMemory(const CudaApi& api, int device, Bytes limit) : api_(api), device_(device) { heap_.set_limit(limit); }
   ~CudaMemory();
-  CudaMemory(const CudaMemory&) = delete;
-  CudaMemory& operator=(const CudaMemory&) = delete;
 
   // Once, before all else.
   void use(const Allocator& allocator) { program_ = allocator; }
   const Allocator& program() const { return program_; }
   // Null where there is none: then `error` says why.
   CudaBlock* take(const Wanted& wanted, CudaError& error);
-  CudaBlock* take(Bytes size, Stream stream, CudaError& error) { return take(Wanted{size, stream}, error); }
   void give(CudaBlock* block);
   // The same, with the next request: nothing of CUDA's is called now.
   void put_off(CudaBlock* block);
@@ -112,7 +109,7 @@ class CudaMemory {
   std::vector<Stream> served();
   bool is_served(Stream stream);
   // Waits for all that these streams have been given; fails while one of them is being captured.
-  CudaError synchronize();
+  CudaError synchronize() override;
   // Makes an event behind all that a stream has been given. kCudaCaptureUnsupported: not now; kCudaInvalidHandle: it
   // has left.
   CudaError record_if_served(CudaEvent& event, Stream stream);
@@ -120,7 +117,7 @@ class CudaMemory {
   void wait(Stream stream, CudaEvent event) const;
   bool is_over(CudaEvent event) const;
   void destroy(CudaEvent event) const;
-  bool is_capturing();  // one of them is
+  bool is_capturing() override;  // one of them is
 
   // Bytes that all blocks may take together; 0: as many as there are.
   Bytes limit();
@@ -142,9 +139,9 @@ class CudaMemory {
   bool is_capturing(Stream stream);
   bool is_idle(Stream stream);
   void erase(Stream stream);
-  CudaError mark(std::vector<CudaEvent>& events, std::size_t& used);
-  CudaError order(Stream stream, CudaEvent event);
-  CudaError end_left(bool waits);
+  CudaError mark(std::vector<CudaEvent>& events, std::size_t& used) override;
+  CudaError order(Stream stream, CudaEvent event) override;
+  CudaError end_left(bool waits) override;
   std::shared_ptr<GraphLife> begin_life(Stream stream) const;
   CudaError ask(CudaBlock& block, const Wanted& wanted);
   bool may_go(const CudaBlock& block);
@@ -172,17 +169,7 @@ class CudaMemory {
   // Whether settle() has something to look at.
   std::shared_ptr<std::atomic<bool>> any_waits_ = std::make_shared<std::atomic<bool>>(false);
   // The last member, as its destructor uses the others.
-  DeviceHeap heap_{
-      api_,
-      device_,
-      {this,
-       [](void* self, std::vector<CudaEvent>& events, std::size_t& used) {
-         return static_cast<CudaMemory*>(self)->mark(events, used);
-       },
-       [](void* self, Stream stream, CudaEvent event) { return static_cast<CudaMemory*>(self)->order(stream, event); },
-       [](void* self, bool waits) { return static_cast<CudaMemory*>(self)->end_left(waits); },
-       [](void* self) { return static_cast<CudaMemory*>(self)->synchronize(); },
-       [](void* self) { return static_cast<CudaMemory*>(self)->is_capturing(); }}};
+  DeviceHeap heap_{api_, device_, *this};
 };
 
 // An event, and memory, that go with the end of a scope.

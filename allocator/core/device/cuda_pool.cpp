@@ -167,11 +167,7 @@ void CudaPool::end(const Served& served, const Uses* uses) {
 }
 
 void CudaPool::record_stream(void* address, Stream stream) {
-  BlockId id;
-  {
-    const Lock lock(lock_);
-    id = blocks_.find(reinterpret_cast<std::uintptr_t>(address));
-  }
+  const BlockId id = locked(lock_, [&] { return blocks_.find(reinterpret_cast<std::uintptr_t>(address)); });
   if (id == profiler::kNoBlock) {
     graphs_.record_stream(address, stream);
   } else if (is_other(id, stream)) {
@@ -204,11 +200,13 @@ void CudaPool::add(Uses& uses, Stream stream) const {
 // ----------------------------------------------------------------------------------------------------- giving back
 
 bool CudaPool::reserve(LaneNumber lane, Bytes size) {
+  const Apart apart;
   look_for_virtual_memory();
   return attempt([&] { return pool_.reserve(lane, size); });
 }
 
 std::size_t CudaPool::give_back() {
+  const Apart apart;
   const std::size_t given = attempt([&] { return pool_.give_back(); });
   memory_.synchronize();
   memory_.trim();

@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "address_map.hpp"
@@ -47,8 +46,6 @@ class CudaPool {
   CudaPool(const CudaApi& api, int device, Scope scope, Bytes limit)
       : memory_(api, device, limit), pool_(memory_, scope) {}
   ~CudaPool() { pool_.close(); }
-  CudaPool(const CudaPool&) = delete;
-  CudaPool& operator=(const CudaPool&) = delete;
 
   // By its address: throws where there is no memory.
   void* malloc(Bytes size, Stream stream);

@@ -1,8 +1,5 @@
 // The arenas of a device's pool: reserved, grown in place or replaced, shrunk for others, given back.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <iterator>
 #include <optional>
 
 #include "device_pool.hpp"
@@ -10,6 +7,30 @@
 namespace stowplan::allocator {
 
 using Lock = std::lock_guard<profiler::SpinLock>;
+
+namespace {
+
+// Tells an arena whose requests it serves: what it takes, that stream may use at once, and no other.
+void note_user(HeapArena& arena, std::optional<Stream> stream) { stream ? arena.use(*stream) : arena.lose_stream(); }
+
+// Leaves so many bytes of some ranges: of the smallest one that has them, or of all, the first ones.
+void keep_rest(std::vector<Range>& ranges, Bytes enough) {
+  enough = std::max((enough + DeviceHeap::kUnit - 1) / DeviceHeap::kUnit * DeviceHeap::kUnit, Bytes{0});
+  const auto is_better = [&](Range one, Range other) {
+    return std::pair(one.size() < enough, one.size()) < std::pair(other.size() < enough, other.size());
+  };
+  const auto best = std::min_element(ranges.begin(), ranges.end(), is_better);
+  if (best != ranges.end() && best->size() >= enough) ranges = {*best};
+  std::vector<Range> kept;
+  for (const Range range : ranges) {
+    const Bytes part = std::min(range.size(), enough);
+    if (part > 0) kept.push_back({range.begin, range.begin + static_cast<std::uintptr_t>(part)});
+    enough -= part;
+  }
+  ranges.swap(kept);
+}
+
+}  // namespace
 
 bool DevicePool::reserve(LaneNumber lane, Bytes size) {
   if (size <= locked_.arena(lane).whole()) return true;
@@ -78,14 +99,14 @@ bool DevicePool::grow_in_place(LaneNumber lane, Bytes size) {
 void DevicePool::grow_arenas(Bytes size) {
   if (memory_.is_capturing()) return;
   CudaError error = kCudaSuccess;
-  for (const auto& [arena, lane, wanted] : growing()) {
-    if (error != kCudaSuccess || !may_grow(lane)) continue;
-    const auto [begin, end] = place_of_next(lane, size);
-    const Bytes lacking = arena->missing(begin, end);
-    if (lacking > 0 && lacking <= spare(false)) {
-      error = extend(*arena, lane, begin, end, lacking, false);
-    }
-    if (error == kCudaSuccess) error = extend(*arena, lane, 0, wanted, bytes_for(*arena, wanted, false), true);
+  for (const Growing& one : growing()) {
+    if (error != kCudaSuccess || !may_grow(one.lane)) continue;
+    HeapArena& arena = *one.arena;
+    const auto [begin, end] = locked(lock_, [&] { return lanes_.lane(one.lane).expected_place(size); });
+    const Bytes lacking = arena.missing(begin, end);
+    if (lacking > 0 && lacking <= spare(false)) error = extend(arena, one.lane, begin, end, lacking, false);
+    if (error != kCudaSuccess) continue;
+    error = extend(arena, one.lane, 0, one.wanted, bytes_for(arena, one.wanted, false), true);
   }
   has_growing_ = error == kCudaSuccess && !growing().empty();
 }
@@ -97,12 +118,6 @@ bool DevicePool::may_grow(LaneNumber lane) {
   return !lanes_.lane(lane).runs_without_plan();
 }
 
-// The place of a lane's next request, if it is for `size`; else none.
-std::pair<Bytes, Bytes> DevicePool::place_of_next(LaneNumber lane, Bytes size) {
-  Lock lock(lock_);
-  return lanes_.lane(lane).expected_place(size);
-}
-
 // How many more bytes an arena that is to have `wanted` may have now: all that it lacks, or none. Then it gets, request
 // by request, what their places lack.
 Bytes DevicePool::bytes_for(const HeapArena& arena, Bytes wanted, bool within_limit) {
@@ -110,20 +125,10 @@ Bytes DevicePool::bytes_for(const HeapArena& arena, Bytes wanted, bool within_li
   return missing <= spare(within_limit) ? missing : 0;
 }
 
-namespace {
-
-// Tells an arena whose requests it serves: what it takes, that stream may use at once, and no other.
-void note_user(HeapArena& arena, std::optional<Stream> stream) { stream ? arena.use(*stream) : arena.lose_stream(); }
-
-}  // namespace
-
 // Takes so many more bytes of an arena, in these of its places, the last ones first; returns an error.
 CudaError DevicePool::extend(HeapArena& arena, LaneNumber lane, Bytes begin, Bytes end, Bytes bytes, bool in_account) {
   if (bytes <= 0) return kCudaSuccess;
-  {
-    Lock lock(lock_);
-    note_user(arena, lanes_.stream_of_lane(lane));
-  }
+  locked(lock_, [&] { note_user(arena, lanes_.stream_of_lane(lane)); });
   const CudaError error = arena.extend(begin, end, bytes, in_account);
   note_memory(arena, lane);
   return error;
@@ -137,28 +142,6 @@ void DevicePool::note_memory(HeapArena& arena, LaneNumber lane) {
   if (at == arenas_.end() || at->second.shrinks || replay.arena().base != arena.base()) return;
   replay.reserve(arena.base(), arena.reach(), arena.memory());
 }
-
-namespace {
-
-// Leaves so many bytes of some ranges: of the smallest one that has them, or of all, the first ones.
-void keep_rest(std::vector<Range>& ranges, Bytes enough) {
-  const auto size = [](Range range) { return static_cast<Bytes>(range.end - range.begin); };
-  enough = std::max((enough + DeviceHeap::kUnit - 1) / DeviceHeap::kUnit * DeviceHeap::kUnit, Bytes{0});
-  const auto is_better = [&](Range one, Range other) {
-    return std::pair(size(one) < enough, size(one)) < std::pair(size(other) < enough, size(other));
-  };
-  const auto best = std::min_element(ranges.begin(), ranges.end(), is_better);
-  if (best != ranges.end() && size(*best) >= enough) ranges = {*best};
-  std::vector<Range> kept;
-  for (const Range range : ranges) {
-    const Bytes part = std::min(size(range), enough);
-    if (part > 0) kept.push_back({range.begin, range.begin + static_cast<std::uintptr_t>(part)});
-    enough -= part;
-  }
-  ranges.swap(kept);
-}
-
-}  // namespace
 
 // Gives what nothing lives in to the heap; returns how many bytes. All of it where no plan is followed: in a retired
 // arena, between the lane's steps, and where `unplanned`, a request of its own, is not the plan's. Else `enough`.
@@ -187,7 +170,7 @@ Bytes DevicePool::shrink_arenas(Bytes enough, BlockId unplanned) {
   Bytes gone = 0;
   for (auto& [arena, lane, gives_all, idle] : shrinking) {
     if (!gives_all) keep_rest(idle, enough - gone);
-    for (const Range range : idle) gone += static_cast<Bytes>(range.end - range.begin);
+    for (const Range range : idle) gone += range.size();
     give(*arena, lane, idle);
   }
   if (gone > 0) has_growing_ = true;

@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "apart.hpp"
-
 namespace stowplan::allocator {
 
 // The process may outlive its device, so errors of the driver are ignored here. What streams may still use stays.
@@ -39,10 +37,7 @@ CudaError DeviceHeap::take(Bytes size, Stream stream, Place& place) {
   const Bytes rounded = (size + kUnit - 1) / kUnit * kUnit;
   place = {0, rounded, rounded, 0, nullptr};
   if (place.size <= page_ / 2) return take_in_page(place, stream);
-  if (has_steps_ && is_virtual()) {
-    const Lock lock(mutex_);
-    place.size = in_pages(place.size);
-  }
+  if (has_steps_ && is_virtual()) place.size = locked(mutex_, [&] { return in_pages(rounded); });
   return take_range(place, stream);
 }
 
@@ -135,19 +130,13 @@ bool DeviceHeap::take_hole(Place& place) {
   if (over == holes_.end() || (own != holes_.end() && own->second.end - own->first < over->second.end - over->first)) {
     best = own;
   }
-  if (best != holes_.end()) {
-    const Bytes begin = aligned(best->first, place.size);
-    place.address = static_cast<std::uintptr_t>(begin);
-    holes_.cut(begin, begin + place.size, nullptr);
-    note(place);
-    return true;
-  }
-  Gap found{0, kEndless};
-  holes_.each_run([user](State state) { return state == Holes::kOver || state == user; },
-                  [&](Holes::Iterator first, Holes::Iterator last) {
-                    const Bytes begin = aligned(first->first, place.size), end = std::prev(last)->second.end;
-                    if (end - begin >= place.size && end - begin < found.end - found.begin) found = {begin, end};
-                  });
+  Part found{best != holes_.end() ? aligned(best->first, place.size) : 0, kEndless};
+  if (found.begin == 0)
+    holes_.each_run([user](State state) { return state == Holes::kOver || state == user; },
+                    [&](Holes::Iterator first, Holes::Iterator last) {
+                      const Bytes begin = aligned(first->first, place.size), end = std::prev(last)->second.end;
+                      if (end - begin >= place.size && end - begin < found.end - found.begin) found = {begin, end};
+                    });
   if (found.begin == 0) {
     holes_.need_not(2);
     return false;
@@ -306,32 +295,10 @@ void DeviceHeap::make_room() {
         std::any_of(users_.begin(), users_.end(), [this](const auto& user) { return holes_.has(user.first); });
     if (!pends && held_ <= most_kept()) return;
   }
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
+  const Driving driving(*this);
   settle();
-  Bytes more = 0;
-  {
-    const Lock lock(mutex_);
-    more = held_ - most_kept();
-  }
+  const Bytes more = locked(mutex_, [&] { return held_ - most_kept(); });
   if (is_virtual()) release(more, false);
-}
-
-Bytes DeviceHeap::held() {
-  const Lock lock(mutex_);
-  return held_;
-}
-
-Bytes DeviceHeap::peak() {
-  const Lock lock(mutex_);
-  return peak_;
-}
-
-void DeviceHeap::reset_peak() {
-  const Lock lock(mutex_);
-  peak_ = held_;
 }
 
 std::size_t DeviceHeap::free_ranges() {

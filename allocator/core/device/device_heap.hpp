@@ -38,8 +38,10 @@
 #include <set>
 #include <vector>
 
+#include "apart.hpp"
 #include "cuda_api.hpp"
 #include "holes.hpp"
+#include "invariants.hpp"
 #include "pages.hpp"
 #include "plan.hpp"
 #include "virtual_memory.hpp"
@@ -63,24 +65,25 @@ class DeviceHeap {
   };
 
   // Knows the streams. It is called without the lock.
-  struct Owner {
-    void* self = nullptr;
+  class Owner {
+   public:
     // Has events, made where there are too few, stand behind all that the streams have been given; `used`: how many.
-    CudaError (*mark)(void* self, std::vector<CudaEvent>& events, std::size_t& used) = nullptr;
+    virtual CudaError mark(std::vector<CudaEvent>& events, std::size_t& used) = 0;
     // Has a stream wait for one of them; an error: it has left, or is another thread's.
-    CudaError (*order)(void* self, Stream stream, CudaEvent event) = nullptr;
+    virtual CudaError order(Stream stream, CudaEvent event) = 0;
     // Whether the work of streams that have left is over (kCudaSuccess); or waits for it.
-    CudaError (*end_left)(void* self, bool waits) = nullptr;
-    // Waits for the work of all streams, and of those that have left.
-    CudaError (*synchronize)(void* self) = nullptr;
+    virtual CudaError end_left(bool waits) = 0;
+    // Waits for the work of all streams, and of those that have left; fails while one of them is being captured.
+    virtual CudaError synchronize() = 0;
     // Whether one of them is being captured: then nothing that waits for the device may be called.
-    bool (*capturing)(void* self) = nullptr;
+    virtual bool is_capturing() = 0;
+
+   protected:
+    ~Owner() = default;
   };
 
-  DeviceHeap(const CudaApi& api, int device, const Owner& owner) : api_(api), device_(device), owner_(owner) {}
-  ~DeviceHeap();
-  DeviceHeap(const DeviceHeap&) = delete;
-  DeviceHeap& operator=(const DeviceHeap&) = delete;
+  DeviceHeap(const CudaApi& api, int device, Owner& owner) : api_(api), device_(device), owner_(owner) {}
+  ~DeviceHeap();  // asks the owner
 
   // Once, before all else.
   void use(const VirtualMemory& memory);
@@ -112,15 +115,22 @@ class DeviceHeap {
   bool has_hole(Bytes size, Stream stream);
   void begin_step();
 
-  Bytes held();
-  Bytes peak();
-  void reset_peak();
+  Bytes held() {
+    return locked(mutex_, [&] { return held_; });
+  }
+  Bytes peak() {
+    return locked(mutex_, [&] { return peak_; });
+  }
+  void reset_peak() {
+    locked(mutex_, [&] { peak_ = held_; });
+  }
   std::size_t free_ranges();
 
  private:
   friend class HeapArena;
   using Lock = std::lock_guard<std::mutex>;
   using State = Holes::State;
+  using Part = Holes::Part;
   static constexpr std::size_t kPeriods = 8;                    // that count
   static constexpr std::uint64_t kSlow = 256;                   // requests of a period without steps
   static constexpr Bytes kMost = Bytes{64} << 20, kShare = 48;  // a handle has so many bytes at most, such a share
@@ -145,19 +155,15 @@ class DeviceHeap {
     MemoryHandle memory;
   };
   using Handles = std::map<Bytes, Handle>;  // by address
-  struct Gap {
-    Bytes begin, end;
-    State state = Holes::kNone;  // what it was, and is again if it gets no memory
-  };
   // What is out of the heap while the driver is called.
   struct Growth {
     Bytes begin = 0, end = 0;  // the block's
     Bytes most = 0;            // live, which says how large new handles are
     bool for_arena = false;
-    std::vector<Holes::Part> parts;  // of it, what has memory
-    std::vector<Gap> gaps;           // and what has none, in whole pages
+    std::vector<Part> parts;  // of it, what has memory
+    std::vector<Part> gaps;   // and what has none, in whole pages; each is what it was again if it gets no memory
     std::vector<Handles::node_type> moving;
-    std::vector<Gap> emptied;  // where they come from
+    std::vector<Part> emptied;  // where they come from
     Handles placed;
     Bytes more = 0;  // that the heap holds, when all is done
     bool is_unmapped = false;
@@ -176,6 +182,14 @@ class DeviceHeap {
     Bytes live = 0, apart = 0, moved = 0;
     bool is_asked = false;  // for blocks
   };
+  // One thread at a time calls the driver, for this device, until the end of the scope.
+  struct Driving {
+    explicit Driving(DeviceHeap& heap) : changing(heap.changing_), on(heap.api_, heap.device_), allows(heap.api_) {}
+    const Apart apart;
+    const Lock changing;
+    const OnDevice on;
+    const WhileCapturing allows;
+  };
 
   Bytes up(Bytes size) const { return (size + page_ - 1) / page_ * page_; }
   Bytes down(Bytes size) const { return size / page_ * page_; }
@@ -193,7 +207,7 @@ class DeviceHeap {
   CudaError fill(Growth& growth, bool moves_all);
   void begin_period();
   void unmap(const Handles::node_type& handle) const;
-  CudaError fill_gap(Growth& growth, const Gap& gap, bool moves_all);
+  CudaError fill_gap(Growth& growth, const Part& gap, bool moves_all);
   CudaError take_handle(Growth& growth, Bytes most, bool moves_all, Handles::node_type& handle);
   CudaError allocate(Growth& growth);
   bool mark();
@@ -236,7 +250,7 @@ class DeviceHeap {
 
   const CudaApi& api_;
   const int device_;
-  const Owner owner_;
+  Owner& owner_;
   VirtualMemory memory_;
   Bytes page_ = kPage;
   std::atomic<Bytes> limit_{0}, apart_{kEndless};

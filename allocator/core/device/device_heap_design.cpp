@@ -56,7 +56,7 @@ void DeviceHeap::cut(Growth& growth, const std::vector<Bytes>& handles) {
     return;
   }
   std::size_t count = 0;
-  std::vector<Gap> gaps;
+  std::vector<Part> gaps;
   for (auto hole = holes_.at_or_after(growth.begin); hole != holes_.end() && hole->first < growth.end; ++hole) {
     ++count;
     if (Holes::has_memory(hole->second.state)) continue;
@@ -68,7 +68,7 @@ void DeviceHeap::cut(Growth& growth, const std::vector<Bytes>& handles) {
   growth.emptied.reserve(handles.size());
   take_promises(growth, 4 * gaps.size() + 2 * handles.size() + count + 4);
   growth.gaps.swap(gaps);
-  for (const Gap& gap : growth.gaps) {
+  for (const Part& gap : growth.gaps) {
     holes_.cut(gap.begin, gap.end, nullptr);
     --growth.promised;
   }

@@ -2,10 +2,8 @@
 // free before them: a block may have been read on other streams than its own, whose end nothing else says. One mark is
 // under way at a time.
 #include <algorithm>
-#include <new>
 #include <utility>
 
-#include "apart.hpp"
 #include "device_heap.hpp"
 
 namespace stowplan::allocator {
@@ -29,20 +27,16 @@ void DeviceHeap::leave(Stream stream, CudaEvent last) {
 
 // Has a mark stand behind all frees so far; false: a stream takes no event now.
 bool DeviceHeap::mark() {
-  std::uint64_t freed = 0;
-  {
-    const Lock lock(mutex_);
-    freed = freed_;
-  }
+  const std::uint64_t freed = locked(mutex_, [&] { return freed_; });
   marked_ = 0;
-  if (owner_.mark(owner_.self, events_, used_events_) != kCudaSuccess) return false;
+  if (owner_.mark(events_, used_events_) != kCudaSuccess) return false;
   marked_ = freed;
   return true;
 }
 
 // What the mark stands for is over, if all its events are; or waits for them.
 bool DeviceHeap::end_mark(bool waits) {
-  if (marked_ == 0 || owner_.end_left(owner_.self, waits) != kCudaSuccess) return false;
+  if (marked_ == 0 || owner_.end_left(waits) != kCudaSuccess) return false;
   for (std::size_t i = 0; i < used_events_; ++i) {
     if (api_.checked(waits ? api_.event_synchronize(events_[i]) : api_.event_query(events_[i])) != kCudaSuccess) {
       return false;
@@ -83,10 +77,7 @@ void DeviceHeap::settle() {
 
 // A program may find no hole in its captures alone, where no mark can be made: so the next request makes it.
 void DeviceHeap::retry_mark() {
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
+  const Driving driving(*this);
   settle();
 }
 
@@ -100,7 +91,7 @@ bool DeviceHeap::await_one() {
     freed = freed_;
   }
   if (end_mark(true)) return true;
-  if (owner_.synchronize(owner_.self) != kCudaSuccess) return false;
+  if (owner_.synchronize() != kCudaSuccess) return false;
   end_uses(freed);
   return true;
 }

@@ -3,28 +3,13 @@
 #include <new>
 #include <utility>
 
-#include "apart.hpp"
 #include "device_heap.hpp"
 
 namespace stowplan::allocator {
 
-namespace {
-
-void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
-
-}  // namespace
-
 CudaError DeviceHeap::extend(Place& place) {
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
-  bool is_long = false;
-  {
-    const Lock lock(mutex_);
-    is_long = ++slow_ >= kSlow;
-  }
-  if (is_long) begin_period();
+  const Driving driving(*this);
+  if (locked(mutex_, [&] { return ++slow_ >= kSlow; })) begin_period();
   if (is_virtual() && base_ == 0 && !reserve_addresses()) return kCudaOutOfMemory;
   settle();
   Effort effort;
@@ -100,19 +85,15 @@ CudaError DeviceHeap::carry_out(Growth& growth, State user, bool moves_all) {
 // Has the stream of a block wait for what others may still do with its place.
 CudaError DeviceHeap::follow(const Growth& growth, State user) {
   std::uint64_t number = 0;
-  for (const Holes::Part& part : growth.parts) {
+  for (const Part& part : growth.parts) {
     if (part.state != Holes::kOver && part.state != user) number = std::max(number, part.number);
   }
   if (number == 0) return kCudaSuccess;
-  Stream stream = 0;
-  {
-    const Lock lock(mutex_);
-    stream = users_.at(user).stream;
-  }
+  const Stream stream = locked(mutex_, [&] { return users_.at(user).stream; });
   if (stream == kShared || (marked_ < number && !mark())) return kNotOrdered;  // no stream that could wait
-  if (owner_.end_left(owner_.self, false) != kCudaSuccess) return kNotOrdered;
+  if (owner_.end_left(false) != kCudaSuccess) return kNotOrdered;
   for (std::size_t i = 0; i < used_events_; ++i) {
-    if (owner_.order(owner_.self, stream, events_[i]) != kCudaSuccess) return kNotOrdered;
+    if (owner_.order(stream, events_[i]) != kCudaSuccess) return kNotOrdered;
   }
   return kCudaSuccess;
 }
@@ -121,7 +102,7 @@ CudaError DeviceHeap::follow(const Growth& growth, State user) {
 CudaError DeviceHeap::fill(Growth& growth, bool moves_all) {
   for (const Handles::node_type& handle : growth.moving) unmap(handle);
   growth.is_unmapped = true;
-  for (const Gap& gap : growth.gaps) {
+  for (const Part& gap : growth.gaps) {
     if (const CudaError error = fill_gap(growth, gap, moves_all); error != kCudaSuccess) return error;
   }
   return kCudaSuccess;
@@ -131,7 +112,7 @@ void DeviceHeap::unmap(const Handles::node_type& handle) const {
   api_.checked(api_.unmap(pointer(handle.key()), static_cast<std::size_t>(handle.mapped().size)));
 }
 
-CudaError DeviceHeap::fill_gap(Growth& growth, const Gap& gap, bool moves_all) {
+CudaError DeviceHeap::fill_gap(Growth& growth, const Part& gap, bool moves_all) {
   CudaError error = kCudaSuccess;
   Bytes at = gap.begin;
   while (at < gap.end && error == kCudaSuccess) {
@@ -225,13 +206,13 @@ void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
     holes_.put({begin, end, state, number});
     --growth.promised;
   };
-  for (const Gap& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
-  for (const Gap& gap : growth.gaps) {
+  for (const Part& gap : growth.emptied) put(gap.begin, gap.end, Holes::kNone, 0);
+  for (const Part& gap : growth.gaps) {
     const State state = growth.placed.count(gap.begin) != 0 ? Holes::kOver : gap.state;
     put(gap.begin, is_done ? std::min(gap.end, growth.begin) : gap.end, state, 0);
     if (is_done) put(std::max(gap.begin, growth.end), gap.end, state, 0);
   }
-  for (const Holes::Part& part : growth.parts) {
+  for (const Part& part : growth.parts) {
     if (!is_done) put(part.begin, part.end, part.state, part.number);
   }
   handles_.merge(growth.placed);
@@ -243,10 +224,7 @@ void DeviceHeap::publish(Growth& growth, bool is_done) noexcept {
 
 void DeviceHeap::trim() {
   if (held() == 0) return;  // nor is there a context on the device, perhaps
-  const Apart apart;
-  const std::lock_guard<std::mutex> changing(changing_);
-  const OnDevice on(api_, device_);
-  const WhileCapturing allows(api_);
+  const Driving driving(*this);
   settle();
   for (int i = 0; i < 2 && await_one(); ++i) continue;  // for the mark that is under way, and then for the rest
   release(kEndless, true);
@@ -254,7 +232,7 @@ void DeviceHeap::trim() {
 
 // Gives handles that nothing uses back to the device: so many bytes, or just fewer, or just more; returns how many.
 Bytes DeviceHeap::release(Bytes bytes, bool or_more) {
-  if (bytes <= 0 || (!is_virtual() && owner_.capturing(owner_.self))) return 0;
+  if (bytes <= 0 || (!is_virtual() && owner_.is_capturing())) return 0;
   Growth growth;
   Bytes found = 0;
   {
@@ -270,7 +248,7 @@ Bytes DeviceHeap::release(Bytes bytes, bool or_more) {
   growth.more = -found;
   const Lock lock(mutex_);
   if (!is_virtual()) {
-    for (const Gap& gap : growth.emptied) holes_.remove_border(gap.begin);
+    for (const Part& gap : growth.emptied) holes_.remove_border(gap.begin);
     growth.emptied.clear();
   }
   publish(growth, false);

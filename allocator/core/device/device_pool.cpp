@@ -1,7 +1,6 @@
 #include "device_pool.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 namespace stowplan::allocator {
 
@@ -105,22 +104,6 @@ void DevicePool::hold(BlockId id, const std::vector<Stream>& streams, CudaBlock*
   if (kDebug) lanes_.assert_invariants();
 }
 
-// The first half of a request, where something is held: looks for steps, and whether its stream may be told to wait for
-// what is in its way. The device is asked only where something is. False: there was no memory to note the request.
-bool DevicePool::look_for_held(Bytes size, Stream stream, ThreadId thread, bool& may_wait) {
-  {
-    Lock lock(lock_);
-    try {
-      may_wait = lanes_.is_in_the_way(size, stream, thread);
-    } catch (const std::bad_alloc&) {
-      lanes_.pass_over(thread);
-      return false;
-    }
-  }
-  may_wait = may_wait && !memory_.is_capturing();
-  return true;
-}
-
 // The held blocks whose place a request was given: under the lock that it was given under, as the next request of the
 // lane may be another thread's.
 std::vector<DevicePool::HeldPtr> DevicePool::take_awaited(BlockId granted) {
@@ -158,11 +141,7 @@ void DevicePool::wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId gran
 }
 
 std::size_t DevicePool::settle() {
-  std::vector<std::pair<BlockId, HeldPtr>> all;
-  {
-    Lock lock(lock_);
-    all.assign(held_.begin(), held_.end());
-  }
+  const auto all = locked(lock_, [&] { return std::vector<std::pair<BlockId, HeldPtr>>(held_.begin(), held_.end()); });
   if (all.empty() || memory_.is_capturing()) return 0;
   std::size_t settled = 0;
   for (const auto& [id, held] : all) {

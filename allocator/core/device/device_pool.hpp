@@ -49,8 +49,6 @@ namespace stowplan::allocator {
 
 class DevicePool {
  public:
-  static constexpr Stream kPerThread = allocator::kPerThread;
-
   DevicePool(CudaMemory& memory, Scope scope)
       : memory_(memory), lanes_(kUnit, scope), is_shared_(scope == Scope::process) {}
 
@@ -69,19 +67,15 @@ class DevicePool {
     const Stream own = stream == kPerThread ? ThreadStream::own() : stream;
     Grant grant;
     std::vector<HeldPtr> awaited;
-    bool may_wait = false;
-    const bool any_held = any_held_.load(std::memory_order_relaxed);
-    if (any_held && !look_for_held(size, own, thread, may_wait)) return grant;
-    {
+    try {
+      const bool may_wait = any_held_.load(std::memory_order_relaxed) && may_wait_for_held(size, own, thread);
       std::lock_guard<profiler::SpinLock> lock(lock_);
-      try {
-        grant = lanes_.request(size, own, thread, may_wait);
-      } catch (const std::bad_alloc&) {
-        lanes_.pass_over(thread);
-        return grant;
-      }
+      grant = lanes_.request(size, own, thread, may_wait);
       if (grant.waits) awaited = take_awaited(grant.id);
       if (grant.waits) waits_to_issue_.fetch_add(1, std::memory_order_relaxed);
+    } catch (const std::bad_alloc&) {
+      locked(lock_, [&] { lanes_.pass_over(thread); });
+      return {};
     }
     if (grant.waits) wait_for_uses(awaited, grant.id, stream);
     if (is_shared_) await_issued();
@@ -91,8 +85,7 @@ class DevicePool {
   // there is none, `error` says why, it has been noted, and the block is the caller's to release.
   std::uintptr_t ask_device(const Grant& grant, Wanted wanted, CudaBlock*& memory, CudaError& error);
   void release(BlockId id) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    lanes_.release(id);
+    locked(lock_, [&] { lanes_.release(id); });
   }
 
   // A free of a block that `streams` may still use; its memory (null for a block in an arena) is the pool's now. Unless
@@ -102,8 +95,7 @@ class DevicePool {
   // captured.
   std::size_t settle();
   Stream stream_of(BlockId id) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return lanes_.stream_of(id);
+    return locked(lock_, [&] { return lanes_.stream_of(id); });
   }
 
   // Makes a lane's arena at least this large; false where upstream has no memory for it.
@@ -146,7 +138,10 @@ class DevicePool {
     Bytes wanted;
   };
 
-  bool look_for_held(Bytes size, Stream stream, ThreadId thread, bool& may_wait);
+  // Whether a request's stream may be told to wait for what is in its way. The device is asked only where something is.
+  bool may_wait_for_held(Bytes size, Stream stream, ThreadId thread) {
+    return locked(lock_, [&] { return lanes_.is_in_the_way(size, stream, thread); }) && !memory_.is_capturing();
+  }
   void note_held() { any_held_.store(!held_.empty(), std::memory_order_relaxed); }
   std::vector<HeldPtr> take_awaited(BlockId granted);
   void wait_for_uses(const std::vector<HeldPtr>& awaited, BlockId granted, Stream stream);
@@ -181,7 +176,6 @@ class DevicePool {
   void give_idle(HeapArena& arena, LaneNumber lane);
   void give(HeapArena& arena, LaneNumber lane, const std::vector<Range>& idle);
   std::size_t give_back_held();
-  std::pair<Bytes, Bytes> place_of_next(LaneNumber lane, Bytes size);
   std::shared_ptr<HeapArena> arena_of(LaneNumber lane);
   std::shared_ptr<HeapArena> place_arena(LaneNumber lane, Bytes size);
   std::vector<Growing> growing();

@@ -87,19 +87,16 @@ bool HeapArena::reach_to(Bytes size) {
 }
 
 CudaError HeapArena::extend(Bytes begin, Bytes end, Bytes most, bool in_account) {
-  const Apart apart;
-  const Lock changing(heap_.changing_);
-  const OnDevice on(heap_.api_, heap_.device_);
-  const WhileCapturing allows(heap_.api_);
+  const DeviceHeap::Driving driving(heap_);
   heap_.settle();
   begin += begin_;
   end = std::min(begin_ + end, end_.load());
   while (most > 0 && begin < end) {
-    Holes::Part part{0, 0, 0, 0};
+    Holes::Part part{0, 0};
     {
       const Lock lock(heap_.mutex_);
       for (auto hole = heap_.holes_.at_or_after(begin); hole != heap_.holes_.end() && hole->first < end; ++hole)
-        part = {std::max(begin, hole->first), std::min(end, hole->second.end), hole->second.state, 0};
+        part = {std::max(begin, hole->first), std::min(end, hole->second.end), hole->second.state};
     }
     if (part.end == 0) break;
     part.begin = std::max(part.begin, part.end - most);

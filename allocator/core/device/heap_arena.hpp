@@ -27,8 +27,6 @@ class HeapArena {
   // Addresses for an arena; null where there are none. `stream`: its requests'; kShared: not known yet.
   static std::unique_ptr<HeapArena> place(DeviceHeap& heap, Bytes size, Stream stream);
   ~HeapArena();
-  HeapArena(const HeapArena&) = delete;
-  HeapArena& operator=(const HeapArena&) = delete;
 
   // Notes whose requests it serves from now on: the one before is done with its memory.
   void use(Stream stream);

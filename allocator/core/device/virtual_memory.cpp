@@ -15,8 +15,6 @@ MemoryProperties properties_of(const VirtualMemory& memory) {
   return properties;
 }
 
-void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
-
 }  // namespace
 
 VirtualMemory VirtualMemory::of(const CudaApi& api, int device) {

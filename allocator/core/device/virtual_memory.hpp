@@ -11,6 +11,8 @@
 
 namespace stowplan::allocator {
 
+inline void* pointer(Bytes address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
+
 struct VirtualMemory {
   CudaApi api;
   Bytes reach = 0;           // addresses that a heap reserves: they spread, and arenas have some without memory

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fork_locks.hpp"
 #include "host_pool.hpp"
 
 namespace stowplan::allocator {
@@ -21,8 +20,6 @@ class Dispatcher {
  public:
   // `original`: what stood there before.
   explicit Dispatcher(const Upstream& original) : original_(original) {}
-  Dispatcher(const Dispatcher&) = delete;
-  Dispatcher& operator=(const Dispatcher&) = delete;
 
   const Upstream& original() const { return original_; }
   const HostMemory* serving() const { return serving_.load(std::memory_order_acquire); }
@@ -39,14 +36,35 @@ class Dispatcher {
   void stop_serving() { serving_.store(nullptr, std::memory_order_release); }
 
   bool has_served(const HostMemory* memory) const {
-    for (const Served* one = newest_.load(std::memory_order_acquire); one != nullptr; one = one->before) {
+    for (const Served* one = newest(); one != nullptr; one = one->before) {
       if (one->memory == memory) return true;
     }
     return false;
   }
 
   // What the client is given. `free` takes SIZE_MAX for a size that is not known.
-  Upstream functions() { return {this, malloc, calloc, realloc, free}; }
+  Upstream functions() { return profiler::functions_of(this); }
+  void* malloc(std::size_t size) {
+    HostMemory* memory = serving_.load(std::memory_order_acquire);
+    return memory != nullptr ? memory->malloc(size) : original_.malloc(original_.ctx, size);
+  }
+  void* calloc(std::size_t count, std::size_t item_size) {
+    HostMemory* memory = serving_.load(std::memory_order_acquire);
+    return memory != nullptr ? memory->calloc(count, item_size) : original_.calloc(original_.ctx, count, item_size);
+  }
+  void* realloc(void* ptr, std::size_t new_size) {
+    if (ptr == nullptr) return malloc(new_size);
+    for (const Served* one = newest(); one != nullptr; one = one->before) {
+      if (one->memory->knows(ptr, SIZE_MAX)) return one->memory->realloc(ptr, new_size);
+    }
+    return original_.realloc(original_.ctx, ptr, new_size);
+  }
+  void free(void* ptr, std::size_t size) {
+    for (const Served* one = newest(); one != nullptr; one = one->before) {
+      if (one->memory->free_if_known(ptr, size)) return;
+    }
+    original_.free(original_.ctx, ptr, size);
+  }
 
  private:
   struct Served {
@@ -54,42 +72,11 @@ class Dispatcher {
     const Served* before;
   };
 
-  static Dispatcher& of(void* ctx) { return *static_cast<Dispatcher*>(ctx); }
-
-  static void* malloc(void* ctx, std::size_t size) noexcept {
-    HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
-    return memory != nullptr ? memory->malloc(size) : of(ctx).original_.malloc(of(ctx).original_.ctx, size);
-  }
-  static void* calloc(void* ctx, std::size_t count, std::size_t item_size) noexcept {
-    HostMemory* memory = of(ctx).serving_.load(std::memory_order_acquire);
-    return memory != nullptr ? memory->calloc(count, item_size)
-                             : of(ctx).original_.calloc(of(ctx).original_.ctx, count, item_size);
-  }
-  static void* realloc(void* ctx, void* ptr, std::size_t new_size) noexcept {
-    if (ptr == nullptr) return malloc(ctx, new_size);
-    for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {
-      if (one->memory->knows(ptr, SIZE_MAX)) return one->memory->realloc(ptr, new_size);
-    }
-    return of(ctx).original_.realloc(of(ctx).original_.ctx, ptr, new_size);
-  }
-  static void free(void* ctx, void* ptr, std::size_t size) noexcept {
-    for (const Served* one = of(ctx).newest(); one != nullptr; one = one->before) {
-      if (one->memory->free_if_known(ptr, size)) return;
-    }
-    of(ctx).original_.free(of(ctx).original_.ctx, ptr, size);
-  }
-
   const Served* newest() const { return newest_.load(std::memory_order_acquire); }
 
   const Upstream original_;
   std::atomic<HostMemory*> serving_{nullptr};
   std::atomic<const Served*> newest_{nullptr};
 };
-
-// The functions of one pool alone.
-inline Upstream functions_of(HostMemory* memory) {
-  using Handler = profiler::NumpyHandler<HostLanes>;
-  return {memory, Handler::malloc, Handler::calloc, Handler::realloc, Handler::free};
-}
 
 }  // namespace stowplan::allocator

@@ -1,8 +1,11 @@
-#include "fork_locks.hpp"
+// The locks of pools that threads use without Python's knowledge, around a fork: the child has of all threads only the
+// one that forked, and must find no lock held by another.
 
 #include <pthread.h>
 
 #include <atomic>
+
+#include "host_pool.hpp"
 
 namespace stowplan::allocator {
 

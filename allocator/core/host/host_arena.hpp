@@ -30,8 +30,6 @@ class HostArena {
 
   HostArena() = default;
   ~HostArena();
-  HostArena(const HostArena&) = delete;
-  HostArena& operator=(const HostArena&) = delete;
 
   // False, and nothing changed, where the system has no memory or no addresses for it.
   bool grow(Bytes size);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
-#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -59,7 +58,7 @@ void* HostHeap::calloc(std::size_t count, std::size_t item_size) {
 
 void* HostHeap::realloc(void* old, std::size_t new_size) {
   if (!owns(old)) return below_.realloc(below_.ctx, old, new_size);
-  const std::size_t held = size_of(old);
+  const std::size_t held = locked(lock_, [&] { return taken_[page_of(old)] * kPage; });
   if (new_size <= held && new_size >= held / 2) return old;
   void* fresh = malloc(new_size);
   if (fresh == nullptr) return nullptr;
@@ -94,16 +93,6 @@ void HostHeap::release() {
   std::lock_guard<SpinLock> lock(lock_);
   shrink(in_use_, true);
   released_until_ = clock_() + 2 * kPeriod;
-}
-
-profiler::Upstream HostHeap::as_upstream() {
-  return {
-      this, [](void* heap, std::size_t size) { return static_cast<HostHeap*>(heap)->malloc(size); },
-      [](void* heap, std::size_t count, std::size_t item_size) {
-        return static_cast<HostHeap*>(heap)->calloc(count, item_size);
-      },
-      [](void* heap, void* old, std::size_t new_size) { return static_cast<HostHeap*>(heap)->realloc(old, new_size); },
-      [](void* heap, void* ptr, std::size_t size) { static_cast<HostHeap*>(heap)->free(ptr, size); }};
 }
 
 // -------------------------------------------------------------------------------------------------------- ranges

@@ -20,7 +20,6 @@
 // no addresses for, are passed on. Synchronized.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -48,8 +47,6 @@ class HostHeap {
 
   // `below` takes what is passed on; `clock` tells nanoseconds.
   explicit HostHeap(const profiler::Upstream& below, Clock clock = monotonic);
-  HostHeap(const HostHeap&) = delete;
-  HostHeap& operator=(const HostHeap&) = delete;
 
   void* malloc(std::size_t size);
   void* calloc(std::size_t count, std::size_t item_size);
@@ -64,9 +61,6 @@ class HostHeap {
 
   // Gives back the memory of all free ranges; and of what is freed until the next period ends, at once.
   void release();
-
-  // The heap as NumPy's allocator interface has it.
-  profiler::Upstream as_upstream();
 
   bool owns(const void* ptr) const { return memory_.has_address(reinterpret_cast<std::uintptr_t>(ptr)); }
   // Guards all of it.
@@ -92,11 +86,6 @@ class HostHeap {
   static constexpr Page kHugePage = HostArena::kHugePage;
 
   void* take(std::size_t size, bool zeroed);
-  std::size_t size_of(const void* ptr) const {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
-    return pages_of(ptr) * kPage;
-  }
-  Page pages_of(const void* ptr) const { return taken_[page_of(ptr)]; }
   Page page_of(const void* ptr) const { return memory_.page_of(reinterpret_cast<std::uintptr_t>(ptr)); }
   bool extend(Page pages);
   void note_use();

@@ -1,7 +1,6 @@
 #include "host_pool.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -105,7 +104,7 @@ void HostLanes::give_back_idle(Bytes enough) noexcept try {
 }
 
 void HostLanes::give_back() {
-  for (std::size_t i = 0; i < lanes_.lanes(); ++i) lanes_.lane(static_cast<LaneNumber>(i)).retire_idle_arena();
+  lanes_.retire_idle_arenas();
   const std::vector<std::uintptr_t> dead = lanes_.take_dead_arenas();
   for (std::unique_ptr<HostArena>& memory : memory_) {
     const bool is_dead = memory != nullptr && std::find(dead.begin(), dead.end(), memory->base()) != dead.end();

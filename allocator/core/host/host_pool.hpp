@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,13 +41,16 @@ class HostLanes {
   Lanes& lanes() { return lanes_; }
   HostHeap& heap() { return heap_; }
 
-  Upstream upstream() { return heap_.as_upstream(); }
+  Upstream upstream() { return profiler::functions_of(&heap_); }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   // Whether the heap serves alone: no request is noted.
   bool is_bypassed() const { return is_heap_only_.load(std::memory_order_relaxed) && !lanes_.has_entered(); }
   void before_request() {}
   Grant request(Bytes size, Stream stream, ThreadId thread) {
-    if (is_heap_only_.load(std::memory_order_relaxed)) leave_heap_only();
+    if (is_heap_only_.load(std::memory_order_relaxed)) {
+      count_heap_only();
+      is_heap_only_.store(false, std::memory_order_relaxed);
+    }
     if (++asked_ % kTick == 0) {
       heap_.tick();
       note_memory();
@@ -106,10 +108,6 @@ class HostLanes {
     lanes_.note_memory(static_cast<Bytes>(heap_.counts().kept()), more_in_arenas);
   }
 
-  void leave_heap_only() {
-    count_heap_only();
-    is_heap_only_.store(false, std::memory_order_relaxed);
-  }
   void count_heap_only() {
     const std::uint64_t requests = heap_.requests();
     lanes_.count(Reason::heap_only, requests - std::exchange(heap_requests_, requests));
@@ -146,6 +144,9 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 // For when the pool is gone, but blocks of it may live: gives back all memory in which nothing does. True if none does,
 // as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
+
+// Has forks hold a pool's locks from now on (fork_locks.cpp). It lives for ever. One caller at a time.
+void hold_over_forks(HostMemory& memory);
 
 // Gives back to the system what arenas, the heap and the C library keep for later.
 void host_trim(HostMemory& memory);

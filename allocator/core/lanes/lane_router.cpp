@@ -8,15 +8,6 @@
 
 namespace stowplan::allocator {
 
-namespace {
-
-template <class Items, class Item>
-bool has(const Items& items, const Item& item) {
-  return std::find(items.begin(), items.end(), item) != items.end();
-}
-
-}  // namespace
-
 LaneNumber LaneRouter::add(StepSlotNumber slot) {
   if (lanes_.size() == UINT16_MAX) throw std::length_error("more steps at once than there are numbers for");
   if (slots_.size() <= slot) slots_.resize(slot + std::size_t{1});
@@ -34,7 +25,8 @@ std::optional<LaneNumber> LaneRouter::find(StepSlotNumber number, std::uint64_t 
   auto at = lane_of(stream);
   if (at == slot.lanes.end()) at = lane_of(std::nullopt);
   if (at == slot.lanes.end()) {
-    if (!has(slot.strangers, stream) && slot.strangers.size() < kMostLanes) slot.strangers.push_back(stream);
+    const bool is_new = std::count(slot.strangers.begin(), slot.strangers.end(), stream) == 0;
+    if (is_new && slot.strangers.size() < kMostLanes) slot.strangers.push_back(stream);
     return std::nullopt;
   }
   lanes_[*at] = {stream, step, false};
@@ -45,7 +37,8 @@ std::optional<LaneNumber> LaneRouter::next_to_take_over(const Slot& slot, std::u
                                                         const std::vector<LaneNumber>& taken) const {
   for (const LaneNumber number : slot.lanes) {
     const Lane& lane = lanes_[number];
-    if ((!lane.stream || lane.last_step + kAway < step) && !has(taken, number)) return number;
+    const bool is_free = std::count(taken.begin(), taken.end(), number) == 0;
+    if (is_free && (!lane.stream || lane.last_step + kAway < step)) return number;
   }
   return std::nullopt;
 }

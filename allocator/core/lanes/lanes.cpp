@@ -1,7 +1,5 @@
 #include "lanes.hpp"
 
-#include <algorithm>
-
 namespace stowplan::allocator {
 
 Lanes::Lanes(Bytes unit, Scope scope) : unit_(unit), slots_(scope) { add_lane(0); }
@@ -104,6 +102,10 @@ void Lanes::make_lanes() {
   }
 }
 
+void Lanes::retire_idle_arenas() {
+  for (const auto& lane : lanes_) lane->retire_idle_arena();
+}
+
 std::vector<std::uintptr_t> Lanes::take_dead_arenas() {
   std::vector<std::uintptr_t> dead;
   for (const auto& lane : lanes_) {
@@ -131,7 +133,7 @@ Situation Lanes::situation(ThreadId thread) const {
   for (BlockId id = 0; id < shared_.blocks.extent(); ++id) {
     const Block& block = shared_.blocks[id];
     if (block.where == Where::nowhere || block.is_unanswered()) continue;
-    now.largest.offer(block.lane->describe(block));
+    now.offer(block.lane->describe(block));
   }
   return now;
 }

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -130,7 +129,7 @@ class Lanes {
   bool is_of(BlockId id, LaneNumber number) const { return shared_.blocks[id].lane == lanes_[number].get(); }
   Replay& lane(LaneNumber number) { return *lanes_[number]; }
   std::optional<Stream> stream_of_lane(LaneNumber number) const { return router_.stream_of(number); }
-  std::size_t lanes() const { return lanes_.size(); }
+  void retire_idle_arenas();
   std::vector<std::uintptr_t> take_dead_arenas();
 
   const Counters& counters() const { return shared_.counters; }

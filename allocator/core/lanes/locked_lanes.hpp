@@ -40,6 +40,8 @@ class LockedLanes {
  public:
   LockedLanes(profiler::SpinLock& lock, Lanes& lanes) : lock_(lock), lanes_(lanes) {}
 
+  ThreadId simulated = 0;  // the thread that calls; 0: it is the one that does
+
   // A step of this thread: enter(), begin(), end(), one lock each. What its lanes may follow is asked in between, as
   // there may be new lanes; and where a lane passes to another stream, the owner waits for the device first, and says
   // welcome().
@@ -91,7 +93,7 @@ class LockedLanes {
     return locked([&] { return lanes_.lane(lane).arena(); });
   }
   Bytes arena_bytes(LaneNumber lane) { return arena(lane).mapped; }
-  std::vector<Range> stayers(LaneNumber lane) {
+  std::vector<std::pair<Bytes, Bytes>> stayers(LaneNumber lane) {
     return locked([&] { return lanes_.lane(lane).stayers(); });
   }
   std::optional<Stream> stream_of_lane(LaneNumber lane) { return locked(&Lanes::stream_of_lane, lane); }
@@ -104,11 +106,7 @@ class LockedLanes {
   }
 
   // Of all.
-  void retire_idle_arenas() {
-    locked([&] {
-      for (std::size_t i = 0; i < lanes_.lanes(); ++i) lanes_.lane(static_cast<LaneNumber>(i)).retire_idle_arena();
-    });
-  }
+  void retire_idle_arenas() { locked(&Lanes::retire_idle_arenas); }
   std::vector<std::uintptr_t> take_dead_arenas() { return locked(&Lanes::take_dead_arenas); }
   Counters counters() { return locked(&Lanes::counters); }
   Situation situation() { return locked(&Lanes::situation, here()); }
@@ -117,7 +115,7 @@ class LockedLanes {
   void reset_peaks() { locked(&Lanes::reset_peaks); }
 
  private:
-  static ThreadId here() { return profiler::current_thread(); }
+  ThreadId here() const { return simulated != 0 ? simulated : profiler::current_thread(); }
 
   profiler::SpinLock& lock_;
   Lanes& lanes_;

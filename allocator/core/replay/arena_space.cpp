@@ -1,18 +1,9 @@
 #include "arena_space.hpp"
 
-#include <algorithm>
-#include <new>
-
 #include "invariants.hpp"
 #include "replay.hpp"
 
 namespace stowplan::allocator {
-
-namespace {
-
-Bytes size_of(Range r) { return static_cast<Bytes>(r.end - r.begin); }
-
-}  // namespace
 
 ArenaSpace::ArenaSpace(Bytes unit, const Replay& lane, Blocks& blocks, Counters& counters)
     : unit_(unit), lane_(lane), blocks_(blocks), counters_(counters), arenas_(1) {}
@@ -45,7 +36,7 @@ void ArenaSpace::reserve(std::uintptr_t base, Bytes size, const std::vector<Rang
     if (arena.mapped == 0) arena.range.begin = run.begin;
     if (arena.mapped > 0) arena.holes.push_back({arena.range.end, run.begin});
     arena.range.end = run.end;
-    arena.mapped += static_cast<Bytes>(run.end - run.begin);
+    arena.mapped += run.size();
   }
   counters_.arena_bytes += arena.mapped;
   drop_free_ranges();
@@ -69,8 +60,8 @@ std::vector<Range> ArenaSpace::withdraw_idle(std::uintptr_t base) {
     return idle;
   }
   for (const Range range : idle) {
-    at->mapped -= size_of(range);
-    counters_.arena_bytes -= size_of(range);
+    at->mapped -= range.size();
+    counters_.arena_bytes -= range.size();
   }
   return idle;
 }
@@ -99,7 +90,7 @@ std::vector<std::uintptr_t> ArenaSpace::take_dead() {
 // ------------------------------------------------------------------------------------------------- late blocks
 // The named slow paths: something is late, or was.
 
-bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_in(r) == size_of(r) : !late_.intersects(r); }
+bool ArenaSpace::is_clear_of_late(Range r) const { return free_ ? free_in(r) == r.size() : !late_.intersects(r); }
 
 bool ArenaSpace::is_in_hole(const Arena& arena, Range r) {
   return std::any_of(arena.holes.begin(), arena.holes.end(), [r](Range hole) { return hole.intersects(r); });
@@ -165,13 +156,12 @@ void ArenaSpace::drop_free_ranges() {
 
 // ----------------------------------------------------------------------------------------------------- stayers
 
-std::vector<Range> ArenaSpace::stayers() const {
-  std::vector<Range> found;
+std::vector<std::pair<Bytes, Bytes>> ArenaSpace::stayers() const {
+  std::vector<std::pair<Bytes, Bytes>> found;
   each_block([&](const Block& block) {
     const bool late = block.where == Where::late && !block.held && is_current(block);
     if (!late || lane_.recorder().age(block.birth) < kStays) return;
-    const Range r = range_of(block);
-    found.push_back({r.begin - arena().base, r.end - arena().base});
+    found.emplace_back(offset_of(block.address), offset_of(range_of(block).end));
   });
   return found;
 }
@@ -193,9 +183,9 @@ bool ArenaSpace::take_held(Range r) {
     Bytes clear = free_in(r);
     for (auto at = in_the_way; at != held_.end(); ++at) {
       const Range held = range_of(blocks_[*at]);
-      clear += size_of({std::max(r.begin, held.begin), std::min(r.end, held.end)});
+      clear += Range{std::max(r.begin, held.begin), std::min(r.end, held.end)}.size();
     }
-    if (clear < size_of(r)) return false;
+    if (clear < r.size()) return false;
   } else if (late_.count(r) != static_cast<std::size_t>(held_.end() - in_the_way)) {
     return false;
   }
@@ -249,13 +239,13 @@ void ArenaSpace::assert_late_blocks_are_known() const {
 void ArenaSpace::assert_the_rest_is_free() const {
   if (!free_) return;
   Bytes taken = 0;
-  for (const Range hole : arena().holes) taken += size_of(hole);
+  for (const Range hole : arena().holes) taken += hole.size();
   each_block([&](const Block& block) {
     if (!is_current(block)) return;
     taken += block.capacity;
     require(free_in(range_of(block)) == 0, "no range in which a block lives is free");
   });
-  require(taken + free_in(arena().range) == size_of(arena().range) / unit_ * unit_, "everything else is free");
+  require(taken + free_in(arena().range) == arena().range.size() / unit_ * unit_, "everything else is free");
 }
 
 void ArenaSpace::assert_held_blocks_are_late() const {

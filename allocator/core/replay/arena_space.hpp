@@ -122,7 +122,7 @@ class ArenaSpace {
 
   // Where in the arena blocks are late that have outlived the step after their own, unless the program is rid of them:
   // what a plan has to be placed beside, if it is to be replayed in full. Offsets. O(blocks).
-  std::vector<Range> stayers() const;
+  std::vector<std::pair<Bytes, Bytes>> stayers() const;
 
   // For invariants.
   const Block& block(BlockId id) const { return blocks_[id]; }
@@ -134,7 +134,7 @@ class ArenaSpace {
     if (free_) take(*free_, r);
     Block& placed = blocks_[id];
     placed.address = r.begin;
-    placed.capacity = static_cast<Bytes>(r.end - r.begin);
+    placed.capacity = r.size();
     placed.where = where;
     placed.slot = slot;
     placed.arena = static_cast<std::uint32_t>(arenas_.size() - 1);

@@ -9,6 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "plan.hpp"
@@ -49,10 +51,7 @@ enum class Reason : std::uint8_t {
 };
 constexpr std::size_t kReasons = static_cast<std::size_t>(Reason::count_);
 
-struct NamedCount {
-  const char* name;
-  std::int64_t value;
-};
+using NamedCounts = std::vector<std::pair<std::string, std::int64_t>>;
 
 struct Counters {
   struct StreamUse {
@@ -128,12 +127,12 @@ struct Counters {
   }
 
   // Requests by reason, and all other counts: under their names, in the order of the lists.
-  std::vector<NamedCount> named_requests() const {
+  NamedCounts named_requests() const {
 #define STOWPLAN_NAMED(name) {#name, static_cast<std::int64_t>(of(Reason::name))},
     return {STOWPLAN_REASONS(STOWPLAN_NAMED)};
 #undef STOWPLAN_NAMED
   }
-  std::vector<NamedCount> named() const {
+  NamedCounts named() const {
 #define STOWPLAN_NAMED(type, name) {#name, static_cast<std::int64_t>(name)},
     return {STOWPLAN_COUNTS(STOWPLAN_NAMED)};
 #undef STOWPLAN_NAMED

@@ -1,20 +1,12 @@
 // What fills the memory: asked for by a report, or noted when upstream fails. Nothing here allocates.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "plan.hpp"
 
 namespace stowplan::allocator {
-
-enum class Place : std::uint8_t {
-  upstream,
-  planned,  // in its slot of the plan that is followed
-  late,     // in an arena, where the plan that is followed does not expect it, or no longer
-  held,     // free, but for other streams that may still use it
-};
 
 struct LiveBlock {
   Bytes size = 0;
@@ -24,26 +16,10 @@ struct LiveBlock {
   LaneNumber lane = 0;
   RequestNumber slot = kNoRequest;  // where planned: in the plan of its lane with this tag
   std::uint64_t tag = 0;
-  Place place = Place::upstream;
-};
-
-// The largest blocks that were offered, sorted.
-class Largest {
- public:
-  static constexpr std::size_t kMost = 10;
-
-  void offer(const LiveBlock& block) {
-    if (count_ == kMost && block.size <= blocks_[kMost - 1].size) return;
-    std::size_t at = count_ < kMost ? count_++ : kMost - 1;
-    for (; at > 0 && blocks_[at - 1].size < block.size; --at) blocks_[at] = blocks_[at - 1];
-    blocks_[at] = block;
-  }
-  std::size_t size() const { return count_; }
-  const LiveBlock& operator[](std::size_t i) const { return blocks_[i]; }
-
- private:
-  std::array<LiveBlock, kMost> blocks_{};
-  std::size_t count_ = 0;
+  // planned: in its slot of the plan that is followed
+  // late: in an arena, where the plan that is followed does not expect it, or no longer
+  // held: free, but for other streams that may still use it
+  const char* place = "upstream";
 };
 
 // As one thread sees it: `step slot` is its step's, or the one that its step would take.
@@ -56,7 +32,16 @@ struct Situation {
   Bytes live_bytes = 0;
   Bytes upstream_bytes = 0;
   Bytes arena_bytes = 0;
-  Largest largest;
+  std::size_t offered = 0;  // blocks, as far as there is room for them
+  LiveBlock largest[10];    // of these, sorted
+
+  void offer(const LiveBlock& block) {
+    constexpr std::size_t kMost = sizeof largest / sizeof *largest;
+    if (offered == kMost && block.size <= largest[kMost - 1].size) return;
+    std::size_t at = offered < kMost ? offered++ : kMost - 1;
+    for (; at > 0 && largest[at - 1].size < block.size; --at) largest[at] = largest[at - 1];
+    largest[at] = block;
+  }
 };
 
 // A request that upstream had no memory for, and what it found. `number` counts failures; 0: none yet.

@@ -32,8 +32,8 @@ class Holes {
   static constexpr bool has_memory(State state) { return state >= kOver; }
   struct Part {
     Bytes begin, end;
-    State state;
-    std::uint64_t number;
+    State state = kNone;
+    std::uint64_t number = 0;
   };
   using BySize = std::set<std::tuple<State, Bytes, Bytes>>;  // state, size, begin
   struct Hole {

@@ -16,7 +16,6 @@
 // O(1) per request, amortized: each block is due once a step.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>

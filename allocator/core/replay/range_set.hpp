@@ -12,6 +12,7 @@ struct Range {
   std::uintptr_t begin;
   std::uintptr_t end;  // exclusive
 
+  std::int64_t size() const { return static_cast<std::int64_t>(end - begin); }
   bool intersects(Range other) const { return begin < other.end && other.begin < end; }
   bool contains(Range other) const { return begin <= other.begin && other.end <= end; }
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <utility>
 
 #include "invariants.hpp"
 
@@ -210,11 +209,11 @@ bool Replay::retire_idle_arena() {
 LiveBlock Replay::describe(const Block& block) const {
   LiveBlock described{block.size, block.stream, recorder_.age(block.birth), block.birth.request, lane_};
   if (block.held) {
-    described.place = Place::held;
+    described.place = "held";
   } else if (block.where == Where::late) {
-    described.place = Place::late;
+    described.place = "late";
   } else if (block.where == Where::slot) {
-    described.place = Place::planned;
+    described.place = "planned";
     described.slot = block.slot;
     described.tag = cursor_.plan().tag;
   }

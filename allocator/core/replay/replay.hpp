@@ -25,9 +25,7 @@
 // Not synchronized: the owner holds a lock.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -129,7 +127,7 @@ class Replay {
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return cursor_.planned_requests(); }
-  std::vector<Range> stayers() const { return space_.stayers(); }
+  std::vector<std::pair<Bytes, Bytes>> stayers() const { return space_.stayers(); }
   const StepRecorder& recorder() const { return recorder_; }
 
   bool runs_without_plan() const { return in_step() && !cursor_.has_plan(); }
