@@ -65,7 +65,7 @@ class Lanes:
     ) -> None:
         self._backend, self._options, self._is_out_of_memory = backend, options, is_out_of_memory
         most, budget = options.max_plans, PlanningBudget(options.planning_share)
-        self.planning = Planning(alignment, options.planner, most, SharedPlans(most), budget)
+        self.planning = Planning(alignment, options.solver, most, SharedPlans(most), budget)
         self._loaded: list[SavedPlan] = []
         self._mutex = threading.Lock()  # of the list of step slots
         self._step_slots: list[StepSlot] = []

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypedDict, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar, cast
 
 from ..common.errors import PoolError
 from ..common.units import parse_bytes, parse_share
@@ -33,7 +34,7 @@ class Options(TypedDict, total=False):
     """The keywords of `PlanningOptions`, for type checkers and editors."""
 
     warmup: int
-    planner: str
+    solver: str
     max_plans: int
     planning_share: float
     auto_step: bool
@@ -48,14 +49,14 @@ class PlanningOptions(NamedTuple):
     ----------
     warmup
         Steps that pass before one is recorded; first steps are seldom representative.
-    planner
+    solver
         Name of the packing solver, from ``stowplan.packing.solvers``, or ``"auto"``.
     max_plans
         Plans to keep, the most recently used.
     planning_share
         CPU time that making plans may use, as a share of the CPU time of the rest of the process since the pool was
         made and 2 seconds more; the first four plans come in any case. Records over budget are skipped and counted
-        (``stats.plans_skipped``). ``math.inf``: no bound, and ``planner="auto"`` does not pack in haste.
+        (``stats.plans_skipped``). ``math.inf``: no bound, and ``solver="auto"`` does not pack in haste.
     auto_step
         For programs that do not mark their steps: in each thread a step ends, and the next begins, where an optimizer
         of Chainer's or PyTorch's has updated. The first update begins the first step. See ``Pool.step``.
@@ -88,7 +89,7 @@ class PlanningOptions(NamedTuple):
     """
 
     warmup: int = 1
-    planner: str = "auto"
+    solver: str = "auto"
     max_plans: int = 32
     planning_share: float = SHARE
     auto_step: bool = False
@@ -98,6 +99,11 @@ class PlanningOptions(NamedTuple):
     @classmethod
     def of(cls, pool: str, options: Options) -> PlanningOptions:
         """Return the options that a pool, by its class's name, was given; errors are as documented in the class."""
+        if "planner" in options:  # for one release
+            warnings.warn(f"{pool}(planner=...) is now {pool}(solver=...)", DeprecationWarning, stacklevel=4)
+            options = cast(
+                Options, {"solver" if name == "planner" else name: options[name] for name in options}
+            )
         for name in options.keys() - set(cls._fields):
             from difflib import get_close_matches
 
@@ -119,10 +125,10 @@ class PlanningOptions(NamedTuple):
             raise PoolError(
                 f"planning_share is {share!r}; expected a share of the program's CPU time, 0 or more"
             )
-        if self.planner not in ALWAYS_THERE:
+        if self.solver not in ALWAYS_THERE:
             from ..packing.registry import find
 
-            find(self.planner)
+            find(self.solver)
         self.limit_bytes(lambda: 1 << 40)
 
     def limit_bytes(self, whole: Callable[[], int]) -> int:

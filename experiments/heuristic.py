@@ -22,7 +22,7 @@ REPEAT = 3
 def measure(runner: Runner, cell: Cell) -> Row:
     """Find a cell's row; times in seconds."""
     step = step_of(runner, cell)
-    problem = make_plan(step.profile, alignment=ALIGNMENT, planner="best_fit").problem
+    problem = make_plan(step.profile, alignment=ALIGNMENT, solver="best_fit").problem
     row: Row = {"recorded": step.recorded, "blocks": len(problem)}
     for solver in SOLVERS:
         placements = [pack(problem, solver) for _ in range(REPEAT)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,12 +100,13 @@ def make_plan(
     profile: Profile,
     *,
     alignment: int,
-    planner: str = "auto",
+    solver: str = "auto",
     time_limit: float | None = None,
     threads: int = 1,
     progress: Callable[[PackingProgress], object] | None = None,
     steps: int = 1,
     packer: Pack | None = None,
+    planner: str | None = None,
 ) -> Plan:
     """Solve the packing problem of a profile.
 
@@ -114,7 +116,7 @@ def make_plan(
         The step.
     alignment
         Bytes; every address that the plan gives out is a multiple of it, relative to the arena.
-    planner
+    solver
         A name from `stowplan.packing.solvers`, or ``"auto"``.
     time_limit, threads, progress
         Passed on to `stowplan.packing.pack`.
@@ -122,6 +124,8 @@ def make_plan(
         Steps of the program that the profile is of; see `Plan`.
     packer
         Packs in place of `stowplan.packing.pack` with these options.
+    planner
+        The former name of ``solver``, for one release.
 
     Raises
     ------
@@ -130,9 +134,12 @@ def make_plan(
     ConflictError
         The solver's placement is wrong: `pack` validates every placement.
     """
+    if planner is not None:
+        warnings.warn("make_plan(planner=...) is now make_plan(solver=...)", DeprecationWarning, stacklevel=2)
+        solver = planner
     problem, rows = problem_of(profile, alignment)
     if packer is None:
-        packer = partial(pack, solver=planner, time_limit=time_limit, threads=threads, progress=progress)
+        packer = partial(pack, solver=solver, time_limit=time_limit, threads=threads, progress=progress)
     return Plan(profile, rows, problem, packer(problem), steps)
 
 

@@ -175,7 +175,7 @@ def alignment_of(profile: Profile) -> int:
 
 def plan_of(profile: Profile, alignment: int | None = None, solver: str = "auto", **how: Any) -> Plan:
     """Plan a step, by default with the alignment of the pool that the profile is for; ``how``: as for `make_plan`."""
-    return make_plan(profile, alignment=alignment or alignment_of(profile), planner=solver, **how)
+    return make_plan(profile, alignment=alignment or alignment_of(profile), solver=solver, **how)
 
 
 def peak_of(plan: Plan) -> Peak:

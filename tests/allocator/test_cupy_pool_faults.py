@@ -113,7 +113,7 @@ def _misshapen(problem: Any, options: Any) -> Any:
 @pytest.mark.parametrize("solver", [_wrong, _raising, _misshapen])
 def test_a_solver_that_fails(upstream: HostUpstream, monkeypatch: pytest.MonkeyPatch, solver: Any) -> None:
     monkeypatch.setitem(registry._solvers, "under test", solver)
-    pool = CupyPool(upstream, device=0, planner="under test")
+    pool = CupyPool(upstream, device=0, solver="under test")
     with cupy.cuda.using_allocator(pool.malloc):
         run(pool, 10, chain)
         assert pool.stats.replayed == pool.stats.plans == pool.stats.arena_bytes == 0

@@ -36,12 +36,20 @@ def test_a_value_out_of_range_is_refused(option: str, values: tuple[Any, ...], e
 
 def test_a_solver_or_a_keyword_that_is_none_is_refused() -> None:
     with pytest.raises(StowplanError, match="fastest"):
-        NumpyPool(planner="fastest")
+        NumpyPool(solver="fastest")
     for pool in pools():
         with pytest.raises(PoolError, match=rf"^{pool.__name__} has no option 'autostep': did you mean"):
             pool(autostep=True)
-    with pytest.raises(PoolError, match="no option 'fast': expected warmup, planner"):
+    with pytest.raises(PoolError, match="no option 'fast': expected warmup, solver"):
         NumpyPool(fast=True)  # type: ignore[call-arg]
+
+
+def test_the_former_name_of_the_solver_warns() -> None:
+    with (
+        pytest.warns(DeprecationWarning, match=r"NumpyPool\(solver=...\)"),
+        pytest.raises(StowplanError, match="fastest"),
+    ):
+        NumpyPool(planner="fastest")  # type: ignore[call-arg]
 
 
 def test_a_limit_is_bytes_or_text_or_a_share() -> None:

@@ -142,7 +142,7 @@ def test_a_fork_while_a_plan_is_being_made() -> None:
             assert go_on.wait(600)
             return solvers["best_fit"](problem, options)
 
-        pool = NumpyPool(warmup=0, planner="slow")
+        pool = NumpyPool(warmup=0, solver="slow")
         with pool:
             for _ in range(2):
                 with pool.step("train"):
@@ -238,7 +238,7 @@ def test_exit_while_a_plan_is_being_made_and_arrays_live() -> None:
             time.sleep(0.3)
             return solvers["best_fit"](problem, options)
 
-        pool = NumpyPool(warmup=0, planner="slow")
+        pool = NumpyPool(warmup=0, solver="slow")
         pool.__enter__()
         for _ in range(2):
             with pool.step("train"):

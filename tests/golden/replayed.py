@@ -102,7 +102,7 @@ def replay(name: str, *, planner: str = SOLVER) -> Served:
     core = RangesBackend(UNIT)
     core.grows = grows_in_place(name)
     thread, stream = 1, 0
-    lanes = Lanes(core, UNIT, PlanningOptions(planning_share=math.inf, planner=planner), lambda error: False)
+    lanes = Lanes(core, UNIT, PlanningOptions(planning_share=math.inf, solver=planner), lambda error: False)
     served, reasons = Served(), _Reasons()
     blocks: list[int] = []
     running: dict[int, Step] = {}  # by thread

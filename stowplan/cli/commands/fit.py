@@ -146,7 +146,7 @@ def fit(
     source = _source(model, retained)
     if device is not None:
         return _fit_device(model, asked, device, figures, source, how)
-    how = {"alignment": alignment or alignment_of(model.reference), "planner": how.pop("solver"), **how}
+    how = {"alignment": alignment or alignment_of(model.reference), **how}
     return _fit_plans(model, asked, memory, output, figures, source, how)
 
 

@@ -52,7 +52,7 @@ def pools(auto_step: bool = False) -> Iterator[dict[str, Pool]]:
     class HeapPool(NumpyPool):
         _plans_at_once = False  # mostly never
 
-    pool = (NumpyPool if auto_step else HeapPool)(auto_step=auto_step, planner=QUICK, planning_share=SHARE)
+    pool = (NumpyPool if auto_step else HeapPool)(auto_step=auto_step, solver=QUICK, planning_share=SHARE)
     keep_host_memory()
     pool.serve_by_heap()
     serving: dict[str, Pool] = {"numpy": pool}
