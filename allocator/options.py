@@ -101,9 +101,7 @@ class PlanningOptions(NamedTuple):
         """Return the options that a pool, by its class's name, was given; errors are as documented in the class."""
         if "planner" in options:  # for one release
             warnings.warn(f"{pool}(planner=...) is now {pool}(solver=...)", DeprecationWarning, stacklevel=4)
-            options = cast(
-                Options, {"solver" if name == "planner" else name: options[name] for name in options}
-            )
+            options = cast(Options, {{"planner": "solver"}.get(k, k): one for k, one in options.items()})
         for name in options.keys() - set(cls._fields):
             from difflib import get_close_matches
 
