@@ -1,7 +1,7 @@
 // The service of a recorder: it watches, and sends every request upstream.
 //
-// Steps are marked, or the program is logged, so that its steps can be chosen at the end (profiler/loop_iterations.py). The log
-// is cut into segments of kSegment requests; of a program that has more than kMost of them, some are kept:
+// Steps are marked, or the program is logged, so that its steps can be chosen at the end (profiler/loop_iterations.py).
+// The log is cut into segments of kSegment requests; of a program that has more than kMost of them, some are kept:
 //
 //     segments   0 1 . . . . . 7 8 9 . . . . 14 15 16       the first ones, the last ones, and those around the
 //                              peak                         fullest moment so far
