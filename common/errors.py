@@ -110,5 +110,18 @@ class ScriptError(StowplanError, ValueError):
     """A script is not Python, or has no such function."""
 
 
+def _made_again(kind: type[Any], arguments: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(state)
+    return error
+
+
+def _reduced(error: BaseException) -> Any:
+    """Tell pickle how to make an error again whose message is made of other arguments."""
+    return _made_again, (type(error), error.args, vars(error))
+
+
 for _error in [one for one in globals().values() if isinstance(one, type) and issubclass(one, Exception)]:
     _error.__module__ = "stowplan.errors"  # the public name, in tracebacks, pickles and the reference
+    if "__init__" in vars(_error):
+        type.__setattr__(_error, "__reduce__", _reduced)

@@ -53,6 +53,8 @@ ENOUGH, MOST = 1 << 22, 1 << 27
 """Bytes: of arguments, and of a peak, from which on a lattice's lengths are not doubled."""
 MOST_REQUESTS = 1 << 14
 """Requests of a run, from which on a lattice's lengths are not doubled."""
+SLIGHT = 100
+"""Lines whose blocks are smaller by so many times may be computed in place or not."""
 LONGER = 4
 """How many times as long a run of twice the lengths is expected to take."""
 LAST = 16
@@ -144,7 +146,7 @@ class _Calls:
     memory: int
     runs: int = 0
     took: float = 0.0  # seconds, the last of them
-    short: float = 1.0  # how many times as long lengths have to be for NumPy to compute in place
+    enough: float = 0.0  # bytes of a run in which NumPy computes all in place that matters
     began: float = field(default_factory=time.monotonic)
     tell: Callable[[Model], object] = bool  # before each run, until there are laws
 
@@ -155,11 +157,7 @@ class _Calls:
 
     def noted(self, model: Model) -> Model:
         """Return a model with what it has taken; without laws if they are of arrays too short for NumPy's way."""
-        is_short = self.short > 1 and not any(
-            all(n >= self.short * least for n, least in zip(one.lengths, model.base, strict=True))
-            for one in model.met
-        )
-        if is_short:
+        if model.moments and all(one.given + one.live < self.enough for one in model.met):
             model = replace(model, moments=(), cannot_tell=self.slow())
         return replace(model, runs=self.runs, seconds=self.spent)
 
@@ -261,10 +259,12 @@ class Trial:
             in_place = found.peak >= IN_PLACE and min(growing, default=found.peak) > IN_PLACE * 5 // 4
             is_large = found.peak >= most or bytes_of(self.arguments(lengths)) >= min(ENOUGH, most)
             far = not lengths or doublings >= LAST or len(found.profile) >= MOST_REQUESTS
-            if not self.calls.has_time_for(len(self.grid(doublings).steps) + 3):
-                self.calls.short = IN_PLACE * 5 / 4 / max(min(growing, default=1), 1)
-                far = True
+            far = far or not self.calls.has_time_for(len(self.grid(doublings).steps) + 3)
             if in_place or is_large or far:
+                slight = max(blocks.values(), default=0) // SLIGHT
+                growing = [n for line, n in blocks.items() if n >= slight and n > before.get(line, 0)]
+                size = bytes_of(self.arguments(lengths)) + found.peak
+                self.calls.enough = min(size / min(growing), SLIGHT) * IN_PLACE * 5 // 4 if growing else 0
                 return doublings, found
             doublings, before = doublings + 1, blocks
 

@@ -25,6 +25,7 @@ O(requests), and O(frames) for each pair of stacks that follow one another.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -184,7 +185,7 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
     n = len(log)
     if not n or not (log.site != UNKNOWN).any():
         return []
-    tree = _Tree(sites.is_users, sites.recursive)
+    tree = _Tree(sites.is_users, _recursive(sites))
     used, stack = np.unique(log.site, return_inverse=True)
     levels = [tree.levels(() if number == UNKNOWN else sites.frames[number]) for number in used.tolist()]
     if used[0] == UNKNOWN:  # a request without a known call site has that of the request before
@@ -209,6 +210,16 @@ def loops_of(log: ProgramLog, sites: CallSites) -> list[LoopNode]:
     for node in notable:
         _tell_calls_by_sizes(log, node)
     return notable
+
+
+def _recursive(sites: CallSites) -> set[int]:
+    """Return the codes that have called themselves: in a row, or, the user's, with others in between."""
+    found = sites.recursive
+    for stack in sites.frames:
+        codes = Counter(id(code) for code, _ in stack)
+        if len(codes) < len(stack):
+            found |= {id(code) for code, _ in stack if codes[id(code)] > 1 and sites.is_users(code)}
+    return found
 
 
 def _tell_calls_by_sizes(log: ProgramLog, node: LoopNode) -> None:

@@ -161,8 +161,12 @@ def smallest_capacity(
     short = max(int(np.cumsum(size).max(initial=1)) - 1, 0) // UNIT  # less than what is live
     least = enough = bisected(short, short + 1)
     while True:
-        tried = sorted({*(enough + (1 << k) for k in range(enough.bit_length())), max(also // UNIT, enough)})
+        tried = sorted(
+            {*(enough + (1 << k) for k in range(enough.bit_length())), max(-(-also // UNIT), enough)}
+        )
         failed = [units for units in tried if not fits(units)]
+        if enough * UNIT < also and first_failure(log, pool, also) is not None:
+            failed = sorted({*failed, also // UNIT})
         if not failed:
             return enough * UNIT, least * UNIT
         enough = bisected(failed[-1], next((units for units in tried if units > failed[-1]), 2 * failed[-1]))

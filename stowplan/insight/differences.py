@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,9 +82,8 @@ def differences(before: Profile, after: Profile) -> list[Difference]:
     ProfileError
         One of them has no call sites.
     """
-    sides = holders(before), holders(after)
-    frames = min(max((holder.site.count(CALLS) for holder in side), default=0) for side in sides) + 1
-    old, new = (_with_frames(side, frames) for side in sides)
+    sides = [{holder.site: holder for holder in holders(profile)} for profile in (before, after)]
+    old, new = _in_terms_of(*sides), _in_terms_of(*reversed(sides))
     pairs = [(old.pop(site), new.pop(site)) for site in [*old] if site in new]
     places = _by_place(new)
     for place, sites in _by_place(old).items():
@@ -131,15 +130,20 @@ def other_peaks(profile: Profile) -> list[tuple[str, int]]:
     if not len(profile) or not profile.sites:
         return []
     live = profile.step_bytes()
-    ends = np.flatnonzero(np.diff(live >= EQUAL * live.max(), prepend=False, append=False))
-    fullest = [start + int(live[start:end].argmax()) for start, end in ends.reshape(-1, 2).tolist()]
+    first = int(live.argmin())  # from here on once round: no moment is cut in two
+    high = np.roll(live >= EQUAL * live.max(), -first)
+    ends = np.flatnonzero(np.diff(high, prepend=False, append=False)) + first
     asked = dict(zip(profile.start.tolist(), profile.site.tolist(), strict=True))
-    sites: dict[int, int] = {}
-    for tick in sorted(fullest, key=lambda tick: -int(live[tick])):
-        if (site := asked.get(tick, -1)) >= 0:
-            sites.setdefault(site, int(live[tick]))
-    sites.pop(asked.get(int(live.argmax()), -1), None)
-    return [(profile.sites[site], size) for site, size in sites.items()]
+    sites, own = dict[int, int](), -1
+    for start, end in ends.reshape(-1, 2).tolist():
+        ticks = np.arange(start, end) % len(live)
+        site, size = asked.get(int(ticks[live[ticks].argmax()]), -1), int(live[ticks].max())
+        if live.argmax() in ticks:
+            own = site
+        elif site >= 0:
+            sites[site] = max(size, sites.get(site, 0))
+    sites.pop(own, None)
+    return sorted(((profile.sites[site], size) for site, size in sites.items()), key=lambda found: -found[1])
 
 
 def held(profile: Profile, blocks: npt.NDArray[Any]) -> Iterator[Holder]:
@@ -152,11 +156,13 @@ def held(profile: Profile, blocks: npt.NDArray[Any]) -> Iterator[Holder]:
         yield Holder(name, int(of.sum()), int(sizes[of].sum()))
 
 
-def _with_frames(side: Iterable[Holder], most: int) -> dict[str, Holder]:
-    """Return holders by call sites of at most so many frames, the innermost ones; those of one site together."""
+def _in_terms_of(side: Mapping[str, Holder], other: Mapping[str, Holder]) -> dict[str, Holder]:
+    """Return holders by call sites as the other side has them, which may lack outer frames; those of one together."""
     found: dict[str, Holder] = {}
-    for holder in side:
-        site = CALLS.join(holder.site.split(CALLS)[-most:])
+    for holder in side.values():
+        frames = holder.site.split(CALLS)
+        names = [CALLS.join(frames[k:]) for k in range(len(frames))]
+        site = next((name for name in names if name in other), holder.site)
         known = found.get(site, Holder(site, 0, 0))
         found[site] = Holder(site, known.blocks + holder.blocks, known.bytes + holder.bytes)
     return found

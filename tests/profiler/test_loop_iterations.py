@@ -99,7 +99,10 @@ def test_what_asks_only_in_its_own_loop_is_called_again_where_sizes_come_again(t
 
 def test_of_functions_that_call_themselves_no_loop_is_told(tmp_path: Path) -> None:
     """The loop around them is told of where it asks itself: or else nothing tells its passes from other calls."""
-    tree = "def tree(n):\n    for k in range(2):\n        np.ones(200)\n        if n: tree(n - 1)\n"
+    tree = "def tree(n):\n    for k in range(2):\n        np.ones(200)\n        if n: {}(n - 1)\n"
+    other = "def other(n): tree(n)\n"
     for own, passes in (("np.ones(400); ", 9), ("", 1)):
-        _, nodes = recorded(f"{tree}for step in range(9): {own}tree(3)\n", tmp_path / "recursive.py")
-        assert [(node.loop.line, node.passes) for node in nodes] == [(5, passes)]
+        for functions in (other + tree.format("tree"), other + tree.format("other")):
+            text = f"{functions}for step in range(9): {own}tree(3)\n"
+            _, nodes = recorded(text, tmp_path / f"recursive{len(text)}.py")
+            assert [(node.loop.line, node.passes) for node in nodes] == [(6, passes)]

@@ -47,6 +47,13 @@ def test_callers_of_one_profile_alone_are_left_out() -> None:
     before = run_of(("a.py:1 f", 3, 30))
     after = run_of(("a.py:7 main > a.py:1 f", 1, 10), ("a.py:8 main > a.py:1 f", 2, 20))
     assert differences(before, after) == [Difference("a.py:1 f", 30, 30, 3, 3)] == differences(after, before)
+    # What a library's frames have called stands behind: sites of one profile are not equally long.
+    inner, tail = "a.py:1 f", "a.py:2 g > np.py:7 ones"
+    before, after = (
+        run_of((inner, 1, 10), (tail, 1, 5)),
+        run_of((f"m > {inner}", 1, 10), (f"m > {tail}", 1, 5)),
+    )
+    assert [found.more for found in differences(before, after) + differences(after, before)] == [0] * 4
 
 
 def test_call_sites_are_needed() -> None:
@@ -88,3 +95,6 @@ def test_another_moment_as_full_is_told() -> None:
     step = Profile([100, 100, 50], [0, 2, 4], [1, 3, 5], period=6, site=[0, 1, 2], sites=("a", "b", "c"))
     assert other_peaks(step) == [("b", 100)]
     assert other_peaks(Profile([100, 100], [0, 2], [1, 3], period=4, site=[0, 0], sites=("a",))) == []
+    assert (
+        other_peaks(Profile([1000], [2], [4], period=3, site=[0], sites=("a",))) == []
+    )  # one moment, wrapped

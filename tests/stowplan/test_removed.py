@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 
 import pytest
 
 import stowplan
-from stowplan.errors import RemovedError, StowplanError
+from stowplan.errors import ConflictError, FormatError, RemovedError, StowplanError
 from stowplan.removed import MOVED, REMOVED
 
 from .command_line import refused
@@ -61,10 +62,20 @@ def test_an_option_says_what_to_use_instead(command: str, option: str, instead: 
 
 @pytest.mark.parametrize("name", MOVED)
 def test_what_has_moved_is_found_with_a_warning(name: str) -> None:
+    sys.modules.pop(name, None)
     with pytest.warns(DeprecationWarning, match=f"is now {MOVED[name]}$"):
         found = importlib.import_module(name)
     assert found is importlib.import_module(MOVED[name])
     spec = found.__spec__
     assert spec is not None
     assert spec.name == MOVED[name]
-    sys.modules.pop(name)
+
+
+def test_errors_come_back_from_another_process() -> None:
+    for error in (
+        FormatError("a.csv", "row 3", line=4),
+        ConflictError("two blocks", (1, 2)),
+        StowplanError("all"),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

@@ -72,7 +72,7 @@ WORKSPACE = """
 import stowplan, tracemalloc
 import chainer.functions as F, numpy as np
 from stowplan.chainer import patches
-from tests.integrations.chainer.test_columns import plain_step
+from tests.integrations.chainer.test_im2col import plain_step
 
 def peak():
     x, w = np.ones((8, 32, 32, 32), np.float32), np.ones((1, 32, 5, 5), np.float32)

@@ -90,6 +90,13 @@ def test_reservations_go_back_when_memory_has_run_out(tmp_path: Path) -> None:
     assert first_failure(log, "cupy", 59 * MIB) == Failure(2, 30 * MIB, 30 * MIB, 0, 29 * MIB)
 
 
+def test_a_size_between_two_mebibytes_is_tried_as_it_is(tmp_path: Path) -> None:
+    events = [(0, 1963259), (1, 1937879), (2, 1542169), (1, 0), (3, 1195292), (0, 0), (4, 2591747)]
+    log, asked = log_of(formats.read(write(tmp_path / "log.csv", events))), 7440032
+    assert next(best_fit(events, asked), None) is not None
+    assert smallest_capacity(log, "rmm", also=asked)[0] > asked
+
+
 def test_the_command_names_the_size_that_does(tmp_path: Path) -> None:
     events = [(0, 20 * MIB), (1, 20 * MIB), (2, 20 * MIB), (0, 0), (2, 0), (3, 40 * MIB), (1, 0), (3, 0)]
     path = write(tmp_path / "log.csv", events)
