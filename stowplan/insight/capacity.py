@@ -27,6 +27,8 @@ __all__ = ["POOLS", "UNIT", "Failure", "Log", "first_failure", "log_of", "smalle
 POOLS = ("rmm", "cupy", "pytorch", "none")
 UNIT = 1 << 20
 """Bytes: what a smallest capacity is a multiple of."""
+NEXT, _REPLAYED = 64, 1_000_000
+"""How many of the next sizes are tried at most, and requests that are replayed for that."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -124,8 +126,9 @@ def smallest_capacity(
 ) -> tuple[int, int]:
     """Find from which capacity on a log fits one of `POOLS`, by bisection, in multiples of `UNIT`.
 
-    Best fit may fail with more memory than it has managed with. So capacities farther and farther above the one that
-    was found are tried, up to twice as many bytes; where one fails, the bisection goes on above it.
+    Best fit may fail with more memory than it has managed with. So more capacities are tried: the next ones, of a short
+    log up to `NEXT`, and then farther and farther ones, up to twice as many bytes. Where one fails, the bisection goes
+    on above it.
 
     Parameters
     ----------
@@ -160,10 +163,10 @@ def smallest_capacity(
     size = np.where(log.requests.allocate, 1, -1) * log.requests.size[log.requests.block]
     short = max(int(np.cumsum(size).max(initial=1)) - 1, 0) // UNIT  # less than what is live
     least = enough = bisected(short, short + 1)
+    following = min(NEXT, max(_REPLAYED // max(len(log.requests.block), 1), 1))
     while True:
-        tried = sorted(
-            {*(enough + (1 << k) for k in range(enough.bit_length())), max(-(-also // UNIT), enough)}
-        )
+        farther = (enough + (1 << k) for k in range(enough.bit_length()))
+        tried = sorted({*range(enough, enough + following), *farther, max(-(-also // UNIT), enough)})
         failed = [units for units in tried if not fits(units)]
         if enough * UNIT < also and first_failure(log, pool, also) is not None:
             failed = sorted({*failed, also // UNIT})

@@ -108,7 +108,7 @@ solver_option = solver_option_of("packing")
 
 def time_limit_option_of(seconds: float | None) -> Callable[[F], F]:
     """Return the option ``--time-limit`` with a default in seconds; None: no limit."""
-    what = "Seconds at most, for solvers that keep improving."
+    what = "Seconds at most, for solvers that keep improving (with a limit, auto does)."
     return click.option("--time-limit", type=click.FloatRange(min=0), default=seconds, help=what)
 
 

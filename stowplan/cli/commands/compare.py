@@ -87,6 +87,7 @@ def _fit(path: Path, found: Comparison, size: int) -> Answer:
     fits = [name for name, one in figures.items() if one["fits"]]
     streams = len(np.unique(profile.stream))
     notes = [
+        "a pool that places by best fit may fail at a larger size, too, that was not tried",
         f"{counted(streams, 'stream')}, read as one: pools that keep streams apart may need more"
         * (streams > 1),
         f"{human_bytes(log.older_bytes)} from before the log count as one block that stays"
