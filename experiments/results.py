@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "growth": SERVING,
     "h100*": SERVING,
     "heuristic": ("packing",),
+    "hot_path": SERVING,
     "memory": ("packing", "planning", "stowplan/insight/pool_models"),
     "networks": ("integrations/chainer", *SERVING),
     "order": ("scheduling",),
