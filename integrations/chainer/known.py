@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
@@ -132,10 +132,14 @@ def parse_budget(budget: int | str) -> tuple[int | None, float | None]:
         ) from None
 
 
-def over_budget(error: BudgetError, budget: int, retained: int, options: Collection[str]) -> BudgetError:
-    """Return the error of a schedule in terms of the step's budget, what is retained included; ``options``: unused."""
+def over_budget(error: BudgetError, budget: int, retained: int, used: Mapping[str, bool]) -> BudgetError:
+    """Return the error of a schedule in terms of the step's budget, what is retained included.
+
+    ``used``: which of the options that offload are on; the error names the others.
+    """
     least = error.least + retained
-    more = f"; so may {' and '.join(f'{option}=True' for option in options)}" if options else ""
+    unused = " and ".join(f"{option}=True" for option, is_used in used.items() if not is_used)
+    more = f"; {unused} may lower it as well" if unused else ""
     return BudgetError(
         f"a step cannot keep to {budget:,} bytes: the least that was found is {least:,}, "
         f"{retained:,} of them parameters and state; {error.floor}{more}",

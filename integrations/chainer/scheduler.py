@@ -100,8 +100,7 @@ class Scheduler:
     Warns
     -----
     RuntimeWarning
-        There is a budget, and steps that no schedule serves: ``SchedulerStats.keeps_graph`` tells why. They run as
-        Chainer runs them.
+        No schedule serves steps under a budget, and they run as Chainer's: ``SchedulerStats.keeps_graph`` tells why.
 
     Raises
     ------
@@ -425,9 +424,8 @@ class Scheduler:
             if isinstance(error, BudgetError):
                 if all(one.directions is None for one in self._known):
                     known.timed = TIMED_STEPS  # the least peak was looked for by equal seconds, too
-                    unused = {"swap": not self._swaps, "swap_parameters": self._parameters is None}
-                    options = [name for name, is_unused in unused.items() if is_unused]
-                    raise over_budget(error, self._budget or 0, self._stats.retained_bytes, options) from None
+                    used = {"swap": self._swaps, "swap_parameters": self._parameters is not None}
+                    raise over_budget(error, self._budget or 0, self._stats.retained_bytes, used) from None
                 # Other structures keep to the budget: this one comes as near as it can.
                 if known.solution is None or error.least < known.solution.peak:
                     known.use(error.solution)

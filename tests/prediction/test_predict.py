@@ -7,7 +7,6 @@ import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -414,28 +413,6 @@ def test_what_numpy_computes_in_place_is_seen_or_said() -> None:
     found, true = patient(list_of_rows, SQUARE).peak(x=shape), measured(list_of_rows, {"x": shape})
     assert found.cannot_tell == ""
     assert true <= found.asked <= 1.01 * true
-
-
-@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.1, 0.3])
-def test_the_clock_makes_no_other_law(seconds: float) -> None:
-    """Where learning is given up, it cannot tell; or else the answer is right."""
-    found = stowplan.predict(chained, LINE, learning_seconds=seconds).peak(x=10**6)
-    assert found.asked == measured(chained, {"x": (10**6,)}) or "too slow to learn" in found.cannot_tell
-
-
-def test_the_laws_of_short_runs_alone_are_no_answer() -> None:
-    """Its sleeps keep runs so short that a ninth of the largest block is below what NumPy computes in place."""
-
-    def slow(x: Any) -> Any:
-        time.sleep(3e-5 * len(x))
-        y = np.repeat(x, 9)
-        z = np.exp(-((x - 0.5) ** 2) / 2) + x * 2 - x / 3
-        return y.sum() + z.sum()
-
-    found = stowplan.predict(slow, np.ones(1000), learning_seconds=2).peak(x=50_000)
-    true = measured(slow, {"x": (50_000,)})
-    assert found.asked <= 1.01 * true
-    assert found.cannot_tell or found.asked >= 0.99 * true
 
 
 def test_values_that_a_larger_matrix_needs_are_found() -> None:

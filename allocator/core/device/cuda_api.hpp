@@ -59,7 +59,8 @@ constexpr unsigned kCudaGraphTakesReference = 1;  // cudaGraphUserObjectMove
 constexpr int kCudaRelaxed = 2;                   // cudaStreamCaptureModeRelaxed
 constexpr int kCudaRdmaWithVirtualMemory = 110;   // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
 
-// Of what, member, name after "cu" and after "hip", and parameters; each returns an error.
+// A row: the list that a missing function goes to, its member, its names after "cu" and after "hip", its parameters.
+// Every function returns an error.
 // clang-format off
 #define STOWPLAN_CUDA_FUNCTIONS(function) \
   function(all, malloc, MemAlloc_v2, Malloc, (void**, std::size_t)) \

@@ -27,7 +27,7 @@ constexpr Bytes kHostAlignment = 64;
 //
 // Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
 // blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
-// slack. What is beyond goes back: what the heap keeps first, then pages of arenas in which nothing lives. Whole huge
+// slack. The excess goes back: what the heap keeps first, then pages of arenas in which nothing lives. Whole huge
 // pages go first, as each comes back with one fault. Parts of them go where more than a slack of their own has to go;
 // it doubles, up to kMostParts, each time that more parts have gone back than was ever live. A request costs nothing
 // once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
@@ -145,7 +145,8 @@ bool host_reserve(HostMemory& memory, LaneNumber lane, Bytes size);
 // as far as that is known: of what was not noted it never is.
 bool host_retire(HostMemory& memory);
 
-// Has forks hold a pool's locks from now on (fork_locks.cpp). It lives for ever. One caller at a time.
+// From now on a fork holds the locks of this pool, which must never be destroyed (fork_locks.cpp). One caller at a
+// time.
 void hold_over_forks(HostMemory& memory);
 
 // Gives back to the system what arenas, the heap and the C library keep for later.
