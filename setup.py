@@ -59,10 +59,9 @@ def extension(name: str, *cores: str) -> Extension:
         Patterns of the C++ files that it is linked with.
     """
     room = name.split(".")[0]
-    headers = [path for folder in {"profiler", room} for path in Path(folder).rglob("*.hpp")]
-    # Included by their paths from here.
-    others = [*Path("packing").rglob("*.hpp"), *Path("packing").glob("*.pxi")] if room == "scheduling" else []
-    others += Path("profiler").glob("_signals.pxi")
+    headers = [path for folder in {"common", room} for path in Path(folder).rglob("*.hpp")]
+    others = [*Path("common").glob("*.pxi")]  # included by their paths from here
+    others += Path("packing").glob("*.pxi") if room == "scheduling" else []
     path = Path(name.replace(".", "/"))
     return Extension(
         f"stowplan.{name}",

@@ -57,7 +57,7 @@ from ..profiler.events import EVENT_DTYPE
 cnp.import_array()
 
 include "_core_declarations.pxi"
-include "../profiler/_signals.pxi"
+include "../common/_signals.pxi"
 
 
 cdef class CorePlan:

@@ -24,10 +24,10 @@ cdef extern from "counts.hpp" namespace "stowplan::allocator" nogil:
 
 
 cdef extern from "replay.hpp" namespace "stowplan::allocator" nogil:
-    cdef cppclass Event:
+    cdef cppclass Event "stowplan::Event":
         pass
 
-    cdef cppclass Grant:
+    cdef cppclass Grant "stowplan::Grant":
         uintptr_t address
         uint32_t id
 
@@ -134,11 +134,11 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         Failure failure()
         void reset_peaks()
 
-    cdef cppclass SpinLock "stowplan::profiler::SpinLock":
+    cdef cppclass SpinLock "stowplan::SpinLock":
         pass
 
 
-cdef extern from "libc_upstream.hpp" namespace "stowplan::profiler" nogil:
+cdef extern from "libc_upstream.hpp" namespace "stowplan" nogil:
     cdef cppclass Upstream:
         Upstream()
         Upstream(const Upstream&)
@@ -166,7 +166,7 @@ cdef extern from "host_pool.hpp" namespace "stowplan::allocator" nogil:
     void host_serve_by_heap(HostMemory&)
     Counters host_counters(HostMemory&)
     void keep_freed_memory()
-    cbool& is_hidden "stowplan::profiler::is_hidden" ()
+    cbool& is_hidden "stowplan::is_hidden" ()
 
 
 cdef extern from "dispatcher.hpp" namespace "stowplan::allocator" nogil:
@@ -271,10 +271,10 @@ cdef extern from "numpy/arrayobject.h":
     object PyDataMem_GetHandler()
 
 
-cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
+cdef extern from "common/numpy_capsule.hpp" namespace "stowplan":
     Upstream functions_of(HostMemory*)
-    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::allocator::HostLanes>" (object capsule)
-    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::allocator::HostLanes>" (
+    HostMemory* memory_of "stowplan::memory_of<stowplan::allocator::HostLanes>" (object capsule)
+    object make_handler_capsule "stowplan::make_handler_capsule<stowplan::allocator::HostLanes>" (
         const char* name, object upstream, size_t small, const Upstream* below
     )
     PyDataMem_Handler* handler_of(object capsule) except NULL

@@ -1,4 +1,4 @@
-# Locks over a fork, and what is done in the child; see forking.py. Included by _core.pyx.
+# Locks over a fork, and what is done in the child; see fork_handlers.py. Included by _core.pyx.
 #
 # No signal cuts these calls: what its handler raises meanwhile is raised at their end, and Python says that it ignores
 # it.

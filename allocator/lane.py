@@ -31,7 +31,7 @@ from ..profiler.steps import overlap_matters
 from ._core import Backend, LaneStart, StepOutcome
 from .cache import Installed, PlanCache
 from .lane_policy import Evidence, LanePolicy, Order
-from .workers import Planner, let_others_run
+from .planner_thread import Planner, let_others_run
 
 if TYPE_CHECKING:
     from ..packing.problem import IntArray

@@ -40,7 +40,7 @@ LONGEST_BACK_OFF = 10
 """A plan that fails again and again may be succeeded every 2**10 steps."""
 
 LONGEST_ROTATION = 8
-"""Steps after which all frees are in a step's log that there are in each (profiler/core/step_recorder.hpp)."""
+"""Steps after which all frees are in a step's log that there are in each (common/core/step_recorder.hpp)."""
 
 REMEMBERED = 64
 """Steps whose request sequence is remembered, to see that a record comes again."""

@@ -20,7 +20,7 @@ from ..common.errors import PoolError, ProfileError
 from ..planning.plan_dedup import SharedPlans
 from ._core import Backend, Scope, runs_apart
 from .planning_budget import Planning, PlanningBudget
-from .workers import NoThreadError
+from .planner_thread import NoThreadError
 
 if TYPE_CHECKING:
     from ..planning import Plan
@@ -192,7 +192,7 @@ class Lanes:
 
     @runs_apart
     def reset_after_fork(self) -> None:
-        """Forget what threads were doing that a fork has left behind; see `forking`. The locks are held."""
+        """Forget what threads were doing that a fork has left behind; see `fork_handlers`. The locks are held."""
         self._backend.end_steps_of_others()
         for lane in self._all():
             lane.planner_lost()

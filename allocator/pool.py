@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar, ov
 from ..common.errors import PoolError
 from . import step_boundaries
 from ._core import Enterable, Step, watch_forks
-from .forking import register
+from .fork_handlers import register
 from .lanes import Lanes
 from .options import PlanningOptions
 from .step import interrupt

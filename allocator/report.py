@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .counts import REASONS, Kind
+from .counter_definitions import REASONS, Kind
 from .stats import Stats, of_kind
 
 if TYPE_CHECKING:

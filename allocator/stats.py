@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..common.units import human_bytes
-from .counts import REASONS, Count, Kind
+from .counter_definitions import REASONS, Count, Kind
 
 
 def _count(kind: Kind, text: str, **default: Any) -> Any:

@@ -61,7 +61,7 @@ class Reasons(Directive):
 
     def run(self):
         """Return the table."""
-        from stowplan.allocator.counts import REASONS
+        from stowplan.allocator.counter_definitions import REASONS
 
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 40 48", ""]
         lines += ["   * - reason", "     - meaning", "     - what to do about it"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parents[1]
-SERVING = ("allocator", "packing", "planning", "profiler/core")
+SERVING = ("allocator", "packing", "planning", "common/core")
 ROOMS: dict[str, tuple[str, ...]] = {
     "any_graph": ("scheduling",),
     "dask": (*SERVING, "integrations/dask", "stowplan/cli/scripts"),

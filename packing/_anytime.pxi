@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 include "_polled.pxi"
 
 
-cdef extern from "packing/core/control.hpp" namespace "stowplan::packing" nogil:
+cdef extern from "common/core/control.hpp" namespace "stowplan" nogil:
     cdef cppclass Control:
         double time_limit
         int64_t effort

@@ -63,7 +63,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         int64_t step_bytes
         uint64_t repeats
 
-    cdef struct Holding "stowplan::profiler::PeakHolders::Holding":
+    cdef struct Holding "stowplan::PeakHolders::Holding":
         int64_t bytes
         uint64_t blocks
 
@@ -82,14 +82,14 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         ProgramCounts program(SpinLock&, uint64_t)
         vector[Holding] at_peak(SpinLock&) except +
 
-    cdef cppclass HostMemory "stowplan::profiler::HostMemory<stowplan::profiler::PassiveService>":
+    cdef cppclass HostMemory "stowplan::HostMemory<stowplan::profiler::PassiveService>":
         SpinLock& lock()
         PassiveService& service()
 
-    cdef cppclass SpinLock:
+    cdef cppclass SpinLock "stowplan::SpinLock":
         pass
 
-    uintptr_t current_thread()
+    uintptr_t current_thread "stowplan::current_thread" ()
 
 
 cdef extern from "told_blocks.hpp" namespace "stowplan::profiler" nogil:
@@ -116,10 +116,10 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 
-cdef extern from "profiler/numpy_capsule.hpp" namespace "stowplan::profiler":
-    object make_handler_capsule "stowplan::profiler::make_handler_capsule<stowplan::profiler::PassiveService>" (
+cdef extern from "common/numpy_capsule.hpp" namespace "stowplan":
+    object make_handler_capsule "stowplan::make_handler_capsule<stowplan::profiler::PassiveService>" (
         const char* name, object upstream, size_t small)
-    HostMemory* memory_of "stowplan::profiler::memory_of<stowplan::profiler::PassiveService>" (object capsule)
+    HostMemory* memory_of "stowplan::memory_of<stowplan::profiler::PassiveService>" (object capsule)
 
 
 cdef extern from "numpy/arrayobject.h":
@@ -137,7 +137,7 @@ def set_handler(handler: Any) -> Any:
     return PyDataMem_SetHandler(handler)
 
 
-include "_signals.pxi"
+include "../common/_signals.pxi"
 include "_unbroken.pxi"
 include "_call_sites.pxi"
 

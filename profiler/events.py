@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 
-# Mirrors `Event` in profiler/core/step_recorder.hpp.
+# Mirrors `Event` in common/core/step_recorder.hpp.
 EVENT_DTYPE = np.dtype(
     [("time_ns", "i8"), ("size", "i8"), ("stream", "i8"), ("request", "u4"), ("kind", "i1")], align=True
 )

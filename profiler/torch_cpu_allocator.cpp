@@ -22,7 +22,7 @@ C10_DECLARE_bool(caffe2_cpu_allocator_do_junk_fill);
 
 namespace {
 
-// The Upstream of profiler/core/host_memory.hpp. malloc and calloc answer with a multiple of c10::gAlignment, or null.
+// The Upstream of common/core/host_memory.hpp. malloc and calloc answer with a multiple of c10::gAlignment, or null.
 struct Table {
   void* ctx;
   void* (*malloc)(void* ctx, std::size_t size);

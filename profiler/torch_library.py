@@ -68,7 +68,7 @@ class TorchLibrary:
         Parameters
         ----------
         table_address
-            The address of a ``struct Upstream`` (profiler/core/host_memory.hpp) that lives as long as the process. Its
+            The address of a ``struct Upstream`` (common/core/host_memory.hpp) that lives as long as the process. Its
             ``malloc`` and ``calloc`` return multiples of 64, or null, and are called by any thread, with or without
             the GIL; its ``free`` gets the size SIZE_MAX, which stands for an unknown one. It is asked to free its
             blocks, and where a storage of its making grows, after `uninstall`, too.

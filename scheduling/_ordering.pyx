@@ -31,7 +31,7 @@ cdef extern from "scheduling/core/order/graph.hpp" namespace "stowplan::ordering
         vector[vector[int32_t]] before
         vector[Storage] storages
 
-cdef extern from "scheduling/core/order/control.hpp" namespace "stowplan::ordering" nogil:
+cdef extern from "scheduling/core/order/search_control.hpp" namespace "stowplan::ordering" nogil:
     cdef cppclass Control:
         double time_limit
         cbool (*heard)(void*, int64_t, int64_t) noexcept nogil

@@ -1,4 +1,4 @@
-"""The five C functions of a pool or a place (profiler/core/host_memory.hpp, `Upstream`), called by ctypes."""
+"""The five C functions of a pool or a place (common/core/host_memory.hpp, `Upstream`), called by ctypes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stowplan import CupyPool, NumpyPool
 from stowplan.allocator._core import Replay
 from stowplan.allocator.cache import Installed
-from stowplan.allocator.counts import REASONS
+from stowplan.allocator.counter_definitions import REASONS
 from stowplan.allocator.report import failure_text
 
 from ..running import run

@@ -16,8 +16,8 @@
 
 namespace {
 
+using stowplan::Upstream;
 using stowplan::allocator::HostHeap;
-using stowplan::profiler::Upstream;
 using stress::require;
 
 constexpr int kChanges = 20000;

@@ -19,7 +19,7 @@ inline void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
 inline void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }
 inline void* up_realloc(void*, void* p, std::size_t size) { return std::realloc(p, size); }
 inline void up_free(void*, void* p, std::size_t) { std::free(p); }
-inline constexpr stowplan::profiler::Upstream kUpstream{nullptr, up_malloc, up_calloc, up_realloc, up_free};
+inline constexpr stowplan::Upstream kUpstream{nullptr, up_malloc, up_calloc, up_realloc, up_free};
 
 struct Held {
   unsigned char* ptr;

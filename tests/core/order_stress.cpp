@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "../../scheduling/core/order/contract.hpp"
+#include "../../scheduling/core/order/chain_contraction.hpp"
 #include "../../scheduling/core/order/solver.hpp"
 #include "stress.hpp"
 

@@ -51,8 +51,8 @@ FLOORS = {
         "graph_recorder training",
     ),
     "allocator": (
-        "cache counts lane_policy planning_budget step_boundaries workers backends.upstream_memory",
-        "forking lane options stats",
+        "cache counter_definitions lane_policy planner_thread planning_budget step_boundaries backends.upstream_memory",
+        "fork_handlers lane options stats",
         "report",
         "lanes",
         "step",

@@ -11,7 +11,7 @@ namespace stowplan::allocator {
 
 namespace {
 
-using Lock = std::lock_guard<profiler::SpinLock>;
+using Lock = std::lock_guard<SpinLock>;
 
 // Whether this thread has asked for memory. One that has not may be the driver's own, which runs a host function: no
 // call of CUDA may be made there.
@@ -97,7 +97,7 @@ bool CudaPool::request(Bytes size, Stream stream, void* client, Served& served, 
   try {
     const Grant grant = pool_.request(size, stream);
     served.id = grant.id;
-    if (grant.id == profiler::kNoBlock) throw std::bad_alloc();  // other memory has to be noted, too
+    if (grant.id == kNoBlock) throw std::bad_alloc();  // other memory has to be noted, too
     served.address = grant.address;
     if (served.address != 0) return true;
     served.address = pool_.ask_device(grant, {size, stream, false, false, client}, served.memory, error);
@@ -113,7 +113,7 @@ bool CudaPool::request(Bytes size, Stream stream, void* client, Served& served, 
 }
 
 void CudaPool::undo(const Served& served) {
-  if (served.id != profiler::kNoBlock) pool_.release(served.id);
+  if (served.id != kNoBlock) pool_.release(served.id);
   if (served.memory != nullptr) memory_.give(served.memory);
 }
 
@@ -147,7 +147,7 @@ void CudaPool::free(void* address) {
     served.id = blocks_.take(reinterpret_cast<std::uintptr_t>(address));
     if (served.id < extras_.size()) extra = std::exchange(extras_[served.id], {});
   }
-  if (served.id == profiler::kNoBlock) {
+  if (served.id == kNoBlock) {
     graphs_.free(address);
     return;
   }
@@ -168,7 +168,7 @@ void CudaPool::end(const Served& served, const Uses* uses) {
 
 void CudaPool::record_stream(void* address, Stream stream) {
   const BlockId id = locked(lock_, [&] { return blocks_.find(reinterpret_cast<std::uintptr_t>(address)); });
-  if (id == profiler::kNoBlock) {
+  if (id == kNoBlock) {
     graphs_.record_stream(address, stream);
   } else if (is_other(id, stream)) {
     const Lock lock(lock_);

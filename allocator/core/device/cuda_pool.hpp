@@ -31,7 +31,7 @@ namespace stowplan::allocator {
 // A block that is served: its number, and the memory that it has of the device for itself, or null.
 struct Served {
   std::uintptr_t address = 0;
-  BlockId id = profiler::kNoBlock;
+  BlockId id = kNoBlock;
   CudaBlock* memory = nullptr;
 };
 
@@ -95,8 +95,8 @@ class CudaPool {
   CudaGraphs graphs_{memory_};
   DevicePool pool_;
   std::once_flag looked_;
-  profiler::SpinLock lock_;
-  profiler::AddressMap blocks_;
+  SpinLock lock_;
+  AddressMap blocks_;
   std::vector<Extra> extras_;  // by block
 };
 

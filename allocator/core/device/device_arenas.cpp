@@ -6,7 +6,7 @@
 
 namespace stowplan::allocator {
 
-using Lock = std::lock_guard<profiler::SpinLock>;
+using Lock = std::lock_guard<SpinLock>;
 
 namespace {
 
@@ -160,7 +160,7 @@ Bytes DevicePool::shrink_arenas(Bytes enough, BlockId unplanned) {
       Replay& replay = lanes_.lane(arena.lane);
       const bool is_retired = replay.arena().base != base;
       const bool gives_all =
-          is_retired || !replay.in_step() || (unplanned != profiler::kNoBlock && lanes_.is_of(unplanned, arena.lane));
+          is_retired || !replay.in_step() || (unplanned != kNoBlock && lanes_.is_of(unplanned, arena.lane));
       if (arena.shrinks || arena.of_heap == nullptr || (enough <= 0 && !gives_all)) continue;
       if (!is_retired && replay.arena().mapped == 0) continue;
       shrinking.push_back({arena.of_heap, arena.lane, gives_all, replay.withdraw_idle(base)});

@@ -4,7 +4,7 @@
 
 namespace stowplan::allocator {
 
-using Lock = std::lock_guard<profiler::SpinLock>;
+using Lock = std::lock_guard<SpinLock>;
 
 // ------------------------------------------------------------------------------------------------------ the device
 
@@ -21,14 +21,14 @@ std::uintptr_t DevicePool::ask_device(const Grant& grant, Wanted wanted, CudaBlo
     const Bytes excess = this->excess(id, size);
     const bool leaves_plan = (wanted.is_sample || reason == Reason::mismatch) && !heap_->has_hole(size, stream_of(id));
     if (excess > 0 && is_planned && shelter(id, reason, address)) return address;
-    if (excess > 0 || leaves_plan) shrink_arenas(excess, leaves_plan ? id : profiler::kNoBlock);
+    if (excess > 0 || leaves_plan) shrink_arenas(excess, leaves_plan ? id : kNoBlock);
   }
   memory = memory_.take(wanted, error);
   if (error == kCudaOutOfMemory && give_back_held() > 0) memory = memory_.take(wanted, error);
   if (error == kCudaOutOfMemory && shelter(id, reason, address)) return address;
   for (const Bytes enough : {size, DeviceHeap::kEndless}) {  // so many bytes may lie in parts of handles
     if (error != kCudaOutOfMemory) break;
-    const bool any_more = shrink_arenas(enough, profiler::kNoBlock) > 0;
+    const bool any_more = shrink_arenas(enough, kNoBlock) > 0;
     if (any_more || (!has_virtual_memory() && give_back() > 0)) memory = memory_.take(wanted, error);
   }
   if (error != kCudaSuccess) {

@@ -63,13 +63,13 @@ class DevicePool {
   // for it is none of the pool's.
   Grant request(Bytes size, Stream stream) {
     if (has_growing_.load(std::memory_order_relaxed)) grow_arenas(size);
-    const ThreadId thread = profiler::current_thread();
+    const ThreadId thread = current_thread();
     const Stream own = stream == kPerThread ? ThreadStream::own() : stream;
     Grant grant;
     std::vector<HeldPtr> awaited;
     try {
       const bool may_wait = any_held_.load(std::memory_order_relaxed) && may_wait_for_held(size, own, thread);
-      std::lock_guard<profiler::SpinLock> lock(lock_);
+      std::lock_guard<SpinLock> lock(lock_);
       grant = lanes_.request(size, own, thread, may_wait);
       if (grant.waits) awaited = take_awaited(grant.id);
       if (grant.waits) waits_to_issue_.fetch_add(1, std::memory_order_relaxed);
@@ -181,7 +181,7 @@ class DevicePool {
   std::vector<Growing> growing();
 
   CudaMemory& memory_;
-  profiler::SpinLock lock_;
+  SpinLock lock_;
   Lanes lanes_;
   const bool is_shared_;                // threads may share a lane
   std::atomic<int> waits_to_issue_{0};  // by requests that have been given their place

@@ -43,7 +43,7 @@ class Dispatcher {
   }
 
   // What the client is given. `free` takes SIZE_MAX for a size that is not known.
-  Upstream functions() { return profiler::functions_of(this); }
+  Upstream functions() { return functions_of(this); }
   void* malloc(std::size_t size) {
     HostMemory* memory = serving_.load(std::memory_order_acquire);
     return memory != nullptr ? memory->malloc(size) : original_.malloc(original_.ctx, size);

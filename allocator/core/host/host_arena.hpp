@@ -11,8 +11,6 @@
 
 namespace stowplan::allocator {
 
-using profiler::Bytes;
-
 // An arena that grows in place: a wide range of addresses is set aside (which takes no memory), and as much of it is
 // made usable as is asked for. So a larger plan never needs a second arena beside the first.
 //

@@ -18,8 +18,6 @@ namespace stowplan::allocator {
 
 namespace {
 
-using profiler::SpinLock;
-
 // More is made accessible than is asked for, so that the system is asked seldom.
 constexpr std::size_t kStep = 16;        // a part of the extent
 constexpr std::size_t kLeastStep = 256;  // pages
@@ -32,7 +30,7 @@ void trim_c_library() {
 #endif
 }
 
-HostHeap::HostHeap(const profiler::Upstream& below, Clock clock) : below_(below), clock_(clock) {}
+HostHeap::HostHeap(const Upstream& below, Clock clock) : below_(below), clock_(clock) {}
 
 std::int64_t HostHeap::monotonic() {
   timespec now{};
@@ -149,8 +147,8 @@ bool HostHeap::extend(Page pages) {
   const std::size_t spare = std::max(kLeastStep, end / kStep);
   if (taken_.size() < end) taken_.resize(end + spare);
   if (static_cast<std::size_t>(memory_.size()) < end * kPage) {
-    const bool grown = memory_.grow(static_cast<profiler::Bytes>((end + spare) * kPage)) ||
-                       memory_.grow(static_cast<profiler::Bytes>(end * kPage));
+    const bool grown =
+        memory_.grow(static_cast<Bytes>((end + spare) * kPage)) || memory_.grow(static_cast<Bytes>(end * kPage));
     if (!grown) return false;
   }
   free_.promise(1);

@@ -46,7 +46,7 @@ class HostHeap {
   using Clock = std::int64_t (*)();
 
   // `below` takes what is passed on; `clock` tells nanoseconds.
-  explicit HostHeap(const profiler::Upstream& below, Clock clock = monotonic);
+  explicit HostHeap(const Upstream& below, Clock clock = monotonic);
 
   void* malloc(std::size_t size);
   void* calloc(std::size_t count, std::size_t item_size);
@@ -64,7 +64,7 @@ class HostHeap {
 
   bool owns(const void* ptr) const { return memory_.has_address(reinterpret_cast<std::uintptr_t>(ptr)); }
   // Guards all of it.
-  profiler::SpinLock& lock() { return lock_; }
+  SpinLock& lock() { return lock_; }
   std::size_t in_use() const { return in_use_ * kPage; }
   std::size_t extent() const { return top_ * kPage; }  // bytes up to the last page ever taken
 
@@ -94,9 +94,9 @@ class HostHeap {
   void shrink(std::size_t most, bool to_the_page);
   Pages resident_span(Pages span) const;
 
-  const profiler::Upstream below_;
+  const Upstream below_;
   const Clock clock_;
-  mutable profiler::SpinLock lock_;
+  mutable SpinLock lock_;
   HostArena memory_;
   Page top_ = 0;             // pages from here on are free, and not in `free_`
   std::vector<Page> taken_;  // the pages of the block that begins at a page, or 0

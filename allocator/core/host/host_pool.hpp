@@ -18,8 +18,6 @@
 
 namespace stowplan::allocator {
 
-using profiler::Upstream;
-
 // Widest vector loads and a cache line: more than NumPy's default promises.
 constexpr Bytes kHostAlignment = 64;
 
@@ -41,7 +39,7 @@ class HostLanes {
   Lanes& lanes() { return lanes_; }
   HostHeap& heap() { return heap_; }
 
-  Upstream upstream() { return profiler::functions_of(&heap_); }
+  Upstream upstream() { return functions_of(&heap_); }
   bool owns(const void* ptr) const { return heap_.owns(ptr); }
   // Whether the heap serves alone: no request is noted.
   bool is_bypassed() const { return is_heap_only_.load(std::memory_order_relaxed) && !lanes_.has_entered(); }
@@ -135,7 +133,7 @@ class HostLanes {
   std::vector<std::unique_ptr<HostArena>> memory_;  // by lane; null where it has none yet
 };
 
-using HostMemory = profiler::HostMemory<HostLanes>;
+using HostMemory = stowplan::HostMemory<HostLanes>;
 
 // Makes the lane's arena at least this large. False, and nothing changed, where there is no memory for it. The C
 // library gives back what it keeps first.

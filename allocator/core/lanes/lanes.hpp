@@ -74,7 +74,7 @@ class Lanes {
   }
   bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
   void cancel(BlockId id) {
-    refuse(id, profiler::current_thread());
+    refuse(id, current_thread());
     release(id);
   }
   // There was no memory to note a request: upstream serves it, and its step is not planned.

@@ -28,7 +28,7 @@ class LockedLanes {
   // Calls a function, or a member function of the lanes with these arguments, under the lock.
   template <class F, class... Arguments>
   auto locked(F&& f, Arguments&&... arguments) {
-    std::lock_guard<profiler::SpinLock> lock(lock_);
+    std::lock_guard<SpinLock> lock(lock_);
     if (kDebug) lanes_.assert_invariants();
     if constexpr (std::is_member_function_pointer_v<F>) {
       return std::invoke(f, lanes_, std::forward<Arguments>(arguments)...);
@@ -38,7 +38,7 @@ class LockedLanes {
   }
 
  public:
-  LockedLanes(profiler::SpinLock& lock, Lanes& lanes) : lock_(lock), lanes_(lanes) {}
+  LockedLanes(SpinLock& lock, Lanes& lanes) : lock_(lock), lanes_(lanes) {}
 
   ThreadId simulated = 0;  // the thread that calls; 0: it is the one that does
 
@@ -115,9 +115,9 @@ class LockedLanes {
   void reset_peaks() { locked(&Lanes::reset_peaks); }
 
  private:
-  ThreadId here() const { return simulated != 0 ? simulated : profiler::current_thread(); }
+  ThreadId here() const { return simulated != 0 ? simulated : current_thread(); }
 
-  profiler::SpinLock& lock_;
+  SpinLock& lock_;
   Lanes& lanes_;
 };
 

@@ -48,7 +48,7 @@ StepSlotNumber StepSlots::take(ThreadId thread) {
   Slot& slot = slots_[*at];
   slot.runner = slot.last_runner = runner;
   slot.begun_by = thread;
-  slot.life = profiler::life_of_thread();
+  slot.life = life_of_thread();
   ++slot.steps;
   ++running_;
   return *at;

@@ -21,7 +21,6 @@
 
 namespace stowplan::allocator {
 
-using profiler::ThreadId;
 using StepSlotNumber = std::uint16_t;
 
 // Whose steps a pool tells apart.

@@ -10,9 +10,6 @@
 
 namespace stowplan::allocator {
 
-using profiler::BlockId;
-using profiler::kNoBlock;
-
 class Replay;
 
 enum class Where : std::uint8_t {
@@ -27,7 +24,7 @@ struct Block {
   Bytes size = 0;
   Bytes capacity = 0;
   Stream stream = 0;
-  profiler::Birth birth;
+  Birth birth;
   RequestNumber slot = kNoRequest;
   std::uint32_t arena = 0;
   std::uint32_t use = 0;   // of its stream: see Counters
@@ -38,7 +35,7 @@ struct Block {
   bool is_unanswered() const { return where == Where::upstream && address == 0; }  // by upstream, yet
 };
 
-using Blocks = profiler::BlockTable<Block>;
+using Blocks = BlockTable<Block>;
 
 inline Range range_of(const Block& block) {
   return {block.address, block.address + static_cast<std::uintptr_t>(block.capacity)};

@@ -1,8 +1,8 @@
 // What a pool counts: the one list of names in the compiled half.
 //
 // `STOWPLAN_REASONS` and `STOWPLAN_COUNTS` declare the members and their names at once, so a count that is added here
-// is in Python, too. What each means to a user stands in Python's list, allocator/counts.py and allocator/stats.py;
-// tests/allocator/test_counts.py holds the names together.
+// is in Python, too. What each means to a user stands in Python's list, allocator/counter_definitions.py and
+// allocator/stats.py; tests/allocator/test_counter_definitions.py holds the names together.
 #pragma once
 
 #include <algorithm>

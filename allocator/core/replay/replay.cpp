@@ -13,13 +13,13 @@ Replay::Replay(Bytes unit, Shared& shared, LaneNumber lane)
       counters_(shared.counters),
       lane_(lane),
       space_(unit, *this, shared.blocks, shared.counters),
-      follower_(cursor_, space_, counters_) {}
+      matcher_(cursor_, space_, counters_) {}
 
 // ---------------------------------------------------------------------------------------------------- requests
 
 Grant Replay::request(Bytes size, Stream stream, bool may_wait) {
   const BlockId id = new_block(size, stream);
-  const profiler::Birth birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
+  const Birth birth = recorder_.allocate(size, stream < 0 ? kPerThread : stream);
   blocks_[id].birth = birth;
   try {
     const Grant grant = serve(id, may_wait);
@@ -40,7 +40,7 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
 inline Grant Replay::serve(BlockId id, bool may_wait) {
   if (!cursor_.has_plan()) return invite(id, Reason::no_plan);
   const Bytes size = blocks_[id].size;
-  const RequestNumber k = has_given_up() ? kNoRequest : follower_.find(size);
+  const RequestNumber k = has_given_up() ? kNoRequest : matcher_.find(size);
   if (k != kNoRequest) {
     guests_.note_planned();
     return serve_planned(id, k, may_wait);
@@ -75,7 +75,7 @@ Grant Replay::invite(BlockId id, Reason reason) {
   const Bytes size = blocks_[id].size;
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up();
   const std::uintptr_t address =
-      anywhere ? space_.best_fit(size, [](Range) { return true; }) : follower_.place_guest(size);
+      anywhere ? space_.best_fit(size, [](Range) { return true; }) : matcher_.place_guest(size);
   if (address == 0) return send_upstream(id, reason);
   space_.put_beside(id, address);
   ++counters_.guests;
@@ -135,7 +135,7 @@ bool Replay::release(BlockId id) {
 void Replay::refuse(BlockId id) {
   Block& block = blocks_[id];
   if (cursor_.has_plan() && recorder_.is_last(block.birth)) {
-    if (follower_.take_back()) {
+    if (matcher_.take_back()) {
       guests_.take_back();
     } else {
       clean_ = false;
@@ -166,7 +166,7 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
   cursor_.begin_step(std::move(plan));
   const auto unfit = [this](const PlanPtr& other) { return is_too_large(*other); };
   others.erase(std::remove_if(others.begin(), others.end(), unfit), others.end());
-  follower_.begin_step(std::move(others));
+  matcher_.begin_step(std::move(others));
   space_.drop_free_ranges();
   clean_ = cursor_.has_plan();
   guests_.begin_step();
@@ -176,7 +176,7 @@ void Replay::begin_step(PlanPtr plan, std::vector<PlanPtr> others) {
 StepOutcome Replay::end_step() {
   StepOutcome outcome;
   if (cursor_.has_plan()) {
-    follower_.end_step();
+    matcher_.end_step();
     counters_.missing += cursor_.end_step();
     if (cursor_.has_skipped()) clean_ = false;
     outcome.tag = cursor_.plan().tag;
@@ -199,7 +199,7 @@ StepOutcome Replay::end_step() {
 bool Replay::retire_idle_arena() {
   if (!space_.retire_idle()) return false;
   cursor_.follow(nullptr);
-  follower_.begin_step({});
+  matcher_.begin_step({});
   clean_ = false;
   return true;
 }

@@ -1,6 +1,6 @@
 // The replay core: answers each request of a lane with the address that the plan precomputed, or sends it upstream.
 //
-//     request ──> follower ──> in its slot      the planned address, unless a late block is in the way
+//     request ──> matcher  ──> in its slot      the planned address, unless a late block is in the way
 //                    |         as a guest       where the plan has no use for the range
 //                    v         upstream         where there is room
 //                 cursor
@@ -8,7 +8,7 @@
 //                    v
 //               arena space
 //
-//     follower      which request of the plan is this? (exact_follower.hpp)
+//     matcher       which request of the plan is this? (plan_matcher.hpp)
 //     cursor        where in the plan is the step, and which blocks are in their slots? (plan_cursor.hpp)
 //     arena space   what lives in the arena, and what is in the way of an address? (arena_space.hpp)
 //     guests        may a request that the plan has no place for be a guest? (guests.hpp)
@@ -19,7 +19,7 @@
 //
 //     live blocks in the arena  =  in their slots (disjoint from k by the plan)  +  late (asked)
 //
-// A follower that guesses wrong costs requests their planned address, never an overlap. O(1) per request, amortized, as
+// A matcher that guesses wrong costs requests their planned address, never an overlap. O(1) per request, amortized, as
 // long as nothing is late. All requests are of one stream, and so is the arena (lanes.hpp sees to it).
 //
 // Not synchronized: the owner holds a lock.
@@ -33,20 +33,14 @@
 #include "block.hpp"
 #include "counts.hpp"
 #include "diagnosis.hpp"
-#include "exact_follower.hpp"
 #include "guests.hpp"
 #include "host_memory.hpp"
 #include "plan.hpp"
 #include "plan_cursor.hpp"
+#include "plan_matcher.hpp"
 #include "step_recorder.hpp"
 
 namespace stowplan::allocator {
-
-using profiler::Event;
-using profiler::Grant;
-using profiler::StepRecorder;
-using profiler::Stream;
-using profiler::ThreadId;
 
 // What all lanes have in common.
 struct Shared {
@@ -183,7 +177,7 @@ class Replay {
   StepRecorder recorder_{kMostEvents};
   ArenaSpace space_;
   PlanCursor cursor_{space_};
-  ExactFollower follower_;
+  PlanMatcher matcher_;
   Guests guests_;
   bool clean_ = true;  // every request of the step that the plan knows was served from its slot
   bool has_guests_ = true;

@@ -14,8 +14,8 @@
 // of pieces in conflict, O(n log n + m log m) time for a run.
 #pragma once
 
-#include "../control.hpp"
 #include "../problem.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

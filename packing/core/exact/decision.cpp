@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "../random.hpp"
+#include "random.hpp"
 
 namespace stowplan::packing::exact {
 namespace {

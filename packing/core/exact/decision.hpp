@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../control.hpp"
+#include "control.hpp"
 #include "model.hpp"
 
 namespace stowplan::packing::exact {

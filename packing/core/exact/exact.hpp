@@ -28,8 +28,8 @@
 
 #include <vector>
 
-#include "../control.hpp"
 #include "../problem.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

@@ -21,8 +21,8 @@
 
 #include <cstdint>
 
-#include "../control.hpp"
 #include "../problem.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

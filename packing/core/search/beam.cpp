@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "../random.hpp"
+#include "random.hpp"
 
 namespace stowplan::packing {
 

@@ -26,8 +26,8 @@
 #include <utility>
 #include <vector>
 
-#include "../control.hpp"
 #include "../instance.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

@@ -13,8 +13,8 @@
 // given to `window_repair`, with another seed for each thread.
 #pragma once
 
-#include "../control.hpp"
 #include "../problem.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

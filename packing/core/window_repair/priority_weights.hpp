@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "../instance.hpp"
-#include "../random.hpp"
+#include "random.hpp"
 
 namespace stowplan::packing {
 

@@ -37,8 +37,8 @@
 #include <limits>
 #include <vector>
 
-#include "../control.hpp"
 #include "../instance.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

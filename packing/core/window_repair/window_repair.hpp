@@ -23,8 +23,8 @@
 // the worths, the fit and the repair are ours.
 #pragma once
 
-#include "../control.hpp"
 #include "../problem.hpp"
+#include "control.hpp"
 
 namespace stowplan::packing {
 

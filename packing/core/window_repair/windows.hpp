@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "../control.hpp"
 #include "../lifetimes.hpp"
 #include "../problem.hpp"
-#include "../random.hpp"
+#include "control.hpp"
 #include "priority_weights.hpp"
+#include "random.hpp"
 
 namespace stowplan::packing {
 

@@ -22,12 +22,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../../packing/core/control.hpp"
+#include "control.hpp"
 #include "trial.hpp"
 
 namespace stowplan::scheduling {
-
-using packing::Stopwatch;
 
 class Descent {
  public:

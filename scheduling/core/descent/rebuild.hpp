@@ -16,13 +16,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../../packing/core/random.hpp"
 #include "descent.hpp"
+#include "random.hpp"
 #include "trial.hpp"
 
 namespace stowplan::scheduling {
-
-using packing::Random;
 
 // Which operators may change places: for each, those that must run before it and after it. Empty where none may.
 struct Places {

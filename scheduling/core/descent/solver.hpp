@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../../packing/core/control.hpp"
 #include "../simulator/simulator.hpp"
+#include "control.hpp"
 #include "descent.hpp"
 #include "rebuild.hpp"
 
 namespace stowplan::scheduling {
-
-using packing::Control;
 
 struct Task {
   const std::uint8_t* ways;                // (m,) a bit for each way that a storage may take; 0: not a storage

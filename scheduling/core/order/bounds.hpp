@@ -11,8 +11,8 @@
 
 #include <vector>
 
-#include "flow.hpp"
 #include "graph.hpp"
+#include "max_flow.hpp"
 
 namespace stowplan::ordering {
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "bounded_search.hpp"
 #include "bounds.hpp"
-#include "budget.hpp"
-#include "state.hpp"
+#include "partial_order.hpp"
 
 namespace stowplan::ordering {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "budget.hpp"
+#include "bounded_search.hpp"
 #include "graph.hpp"
 #include "incumbent.hpp"
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "state.hpp"
+#include "partial_order.hpp"
 
 namespace stowplan::ordering {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "state.hpp"
+#include "partial_order.hpp"
 
 namespace stowplan::ordering {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "control.hpp"
 #include "graph.hpp"
+#include "search_control.hpp"
 
 namespace stowplan::ordering {
 

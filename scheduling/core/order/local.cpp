@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "budget.hpp"
-#include "state.hpp"
+#include "bounded_search.hpp"
+#include "partial_order.hpp"
 
 namespace stowplan::ordering {
 namespace {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "contract.hpp"
+#include "chain_contraction.hpp"
 #include "exact.hpp"
 #include "greedy.hpp"
 #include "local.hpp"

@@ -128,7 +128,7 @@ def as_figures(stats: Stats) -> dict[str, Any]:
     """Return the figures of a pool: all its counts, and the share of what a plan might have served."""
     from dataclasses import asdict
 
-    from ...allocator.counts import REASONS
+    from ...allocator.counter_definitions import REASONS
 
     planned = stats.requests - sum(n for name, n in stats.reasons.items() if not REASONS[name].had_plan)
     return {

@@ -21,7 +21,7 @@ UNKNOWN = 2**64 - 1
 
 
 class Functions(ctypes.Structure):
-    """``struct Upstream`` of profiler/core/host_memory.hpp. Calls release the GIL, as PyTorch's operators do."""
+    """``struct Upstream`` of common/core/host_memory.hpp. Calls release the GIL, as PyTorch's operators do."""
 
     _fields_ = (
         ("ctx", POINTER),

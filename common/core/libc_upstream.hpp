@@ -8,7 +8,7 @@
 
 #include "host_memory.hpp"
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 constexpr std::size_t kLibcAlignment = 64;
 
@@ -31,4 +31,4 @@ inline Upstream libc_upstream() {
   return {nullptr, Libc::malloc, Libc::calloc, Libc::realloc, Libc::free};
 }
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

@@ -31,11 +31,11 @@
 
 namespace stowplan::allocator {
 
-class ExactFollower {
+class PlanMatcher {
  public:
   static constexpr RequestNumber kWindow = 64;
 
-  ExactFollower(PlanCursor& at, ArenaSpace& space, Counters& counters) noexcept
+  PlanMatcher(PlanCursor& at, ArenaSpace& space, Counters& counters) noexcept
       : at_(at), space_(space), counters_(counters) {}
 
   // Follows the cursor's plan, or one of `others`, from the beginning of a step. Without a plan it waits for one.

@@ -1,4 +1,4 @@
-#include "budget.hpp"
+#include "bounded_search.hpp"
 
 #include <algorithm>
 #include <cassert>

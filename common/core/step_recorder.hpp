@@ -23,7 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 using Bytes = std::int64_t;
 using Stream = std::int64_t;
@@ -212,4 +212,4 @@ class StepRecorder {
   bool truncated_ = false;
 };
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 using BlockId = std::uint32_t;
 constexpr BlockId kNoBlock = UINT32_MAX;
@@ -51,4 +51,4 @@ class BlockTable {
   std::size_t live_ = 0;
 };
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

@@ -1,4 +1,4 @@
-#include "exact_follower.hpp"
+#include "plan_matcher.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace stowplan::allocator {
 // --------------------------------------------------------------------------------------------- resynchronization
 
 // The named slow path of find(): the request is not the one that the cursor expects.
-RequestNumber ExactFollower::resynchronize(Bytes size) {
+RequestNumber PlanMatcher::resynchronize(Bytes size) {
   before_ = std::exchange(now_, {size, Match::lost, false});
   const RequestNumber next = at_.next();
   const Match before = before_.last;
@@ -35,7 +35,7 @@ RequestNumber ExactFollower::resynchronize(Bytes size) {
 }
 
 // Where two requests in a row, the previous one and this, stand next to each other in the plan a little ahead.
-RequestNumber ExactFollower::find_both(Bytes previous, Bytes size, Match before) const {
+RequestNumber PlanMatcher::find_both(Bytes previous, Bytes size, Match before) const {
   if (before == Match::exact) return kNoRequest;
   const RequestNumber next = at_.next();
   if (before == Match::lost && at_.equals(next + 1, size)) return next + 1;
@@ -49,7 +49,7 @@ RequestNumber ExactFollower::find_both(Bytes previous, Bytes size, Match before)
 // ------------------------------------------------------------------------------------------------- several plans
 
 // Follows another plan from here, if one begins as this step did, and goes on with this request.
-bool ExactFollower::follow_another(Bytes size) {
+bool PlanMatcher::follow_another(Bytes size) {
   const RequestNumber passed = at_.passed();
   for (const PlanPtr& other : others_) {
     if (passed >= other->step_size() || other->requested[passed] != size) continue;
@@ -61,7 +61,7 @@ bool ExactFollower::follow_another(Bytes size) {
 }
 
 // If a plan ends here that begins as this step did, then that is the plan that the step has followed.
-void ExactFollower::end_step() {
+void PlanMatcher::end_step() {
   if (!now_.exact_so_far || at_.next() == at_.step_end()) return;
   for (const PlanPtr& other : others_) {
     const RequestNumber passed = at_.passed();
@@ -71,7 +71,7 @@ void ExactFollower::end_step() {
 
 // -------------------------------------------------------------------------------------------------------- guests
 
-std::uintptr_t ExactFollower::place_guest(Bytes size) const {
+std::uintptr_t PlanMatcher::place_guest(Bytes size) const {
   const RequestNumber soon = std::min(at_.end(), at_.next() + Guests::kHorizon);
   return space_.best_fit(size, [&](Range r) {
     return !at_.plan().needs(space_.offset_of(r.begin), space_.offset_of(r.end), at_.next(), soon);

@@ -1,4 +1,4 @@
-#include "flow.hpp"
+#include "max_flow.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -8,7 +8,7 @@
 
 #include "block_table.hpp"
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 class AddressMap {
  public:
@@ -88,4 +88,4 @@ class AddressMap {
   std::size_t count_ = 0;
 };
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

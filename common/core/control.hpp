@@ -6,20 +6,18 @@
 #include <cstdint>
 #include <limits>
 
-#include "problem.hpp"
-
-namespace stowplan::packing {
+namespace stowplan {
 
 struct Control {
   double time_limit = std::numeric_limits<double>::infinity();  // wall-clock seconds
   std::int64_t effort = 0;  // work at most, in units of the solver; with equal efforts, equal results; 0: the default
   std::uint64_t seed = 0;
   int threads = 1;
-  Bytes target = 0;  // a peak that is good enough: no solver that places blocks looks for less
+  std::int64_t target = 0;  // a peak that is good enough: no solver that places blocks looks for less
   // Called several times a second, by any thread: where it returns false, the solver stops with the best so far.
   bool (*goes_on)(void* context) = nullptr;
   // At every improvement, one thread at a time. Seconds since the call; of a schedule, those that it adds to a step.
-  void (*progress)(void* context, Bytes peak, double seconds) = nullptr;
+  void (*progress)(void* context, std::int64_t peak, double seconds) = nullptr;
   void* context = nullptr;
 };
 
@@ -36,8 +34,8 @@ class Stopwatch {
     }
     return stopped_ || now >= control_.time_limit;
   }
-  void report(Bytes peak) const { report(peak, seconds()); }
-  void report(Bytes peak, double seconds) const {
+  void report(std::int64_t peak) const { report(peak, seconds()); }
+  void report(std::int64_t peak, double seconds) const {
     if (control_.progress == nullptr) return;
     control_.progress(control_.context, peak, seconds);
     next_look_ = 0;  // the caller may have had enough
@@ -52,4 +50,4 @@ class Stopwatch {
   mutable std::atomic<bool> stopped_{false};
 };
 
-}  // namespace stowplan::packing
+}  // namespace stowplan

@@ -21,9 +21,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "control.hpp"
-#include "flow.hpp"
-#include "state.hpp"
+#include "max_flow.hpp"
+#include "partial_order.hpp"
+#include "search_control.hpp"
 
 namespace stowplan::ordering {
 

@@ -14,7 +14,7 @@
 
 #include "core/host_memory.hpp"
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 template <class Service>
 struct CapsuleContents {
@@ -63,4 +63,4 @@ HostMemory<Service>* memory_of(PyObject* capsule) {
   return reinterpret_cast<CapsuleContents<Service>*>(handler_of(capsule))->memory.get();
 }
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

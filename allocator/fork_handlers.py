@@ -17,12 +17,12 @@ from __future__ import annotations
 import functools
 import os
 
-from . import workers
+from . import planner_thread
 from ._core import after_fork, after_fork_in_child, before_fork
 
 
 @functools.cache
 def register() -> None:
     """Have what `watch_forks` watches told of forks."""
-    in_child = functools.partial(after_fork_in_child, workers.reset_after_fork)
+    in_child = functools.partial(after_fork_in_child, planner_thread.reset_after_fork)
     os.register_at_fork(before=before_fork, after_in_parent=after_fork, after_in_child=in_child)

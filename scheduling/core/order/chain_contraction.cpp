@@ -1,4 +1,4 @@
-#include "contract.hpp"
+#include "chain_contraction.hpp"
 
 #include <algorithm>
 #include <utility>

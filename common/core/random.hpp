@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace stowplan::packing {
+namespace stowplan {
 
 class Random {
  public:
@@ -27,4 +27,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace stowplan::packing
+}  // namespace stowplan

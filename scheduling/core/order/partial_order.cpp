@@ -1,14 +1,14 @@
-#include "state.hpp"
+#include "partial_order.hpp"
 
 #include <cassert>
 
-#include "../../../packing/core/random.hpp"
+#include "random.hpp"
 
 namespace stowplan::ordering {
 namespace {
 
 void toggle(Key& key, Op op) {
-  packing::Random random(static_cast<std::uint64_t>(op) * 0x2545f4914f6cdd1du + 0x9e3779b97f4a7c15u);
+  Random random(static_cast<std::uint64_t>(op) * 0x2545f4914f6cdd1du + 0x9e3779b97f4a7c15u);
   key.low ^= random.next();
   key.high ^= random.next();
 }

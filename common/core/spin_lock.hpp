@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 class SpinLock {
  public:
@@ -24,4 +24,4 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stowplan import NumpyPool
 from stowplan.allocator import Stats
 from stowplan.allocator._core import Replay
-from stowplan.allocator.counts import REASONS, Kind
+from stowplan.allocator.counter_definitions import REASONS, Kind
 from stowplan.allocator.stats import COUNTS, of_kind, snapshot
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -41,7 +41,7 @@
 #include "spin_lock.hpp"
 #include "step_recorder.hpp"
 
-namespace stowplan::profiler {
+namespace stowplan {
 
 using ThreadId = std::uintptr_t;
 
@@ -257,4 +257,4 @@ Upstream functions_of(Memory* memory) {
   return {memory, Functions::malloc, Functions::calloc, Functions::realloc, Functions::free};
 }
 
-}  // namespace stowplan::profiler
+}  // namespace stowplan
