@@ -222,9 +222,9 @@ cdef class Backend:
         """Return the size of a lane's arena."""
         return self.lanes.arena_bytes(lane)
 
-    def stayers(self, uint16_t lane) -> npt.NDArray[np.int64]:
+    def occupied(self, uint16_t lane) -> npt.NDArray[np.int64]:
         """Return where in a lane's arena late blocks have stayed for more than a step: offsets, int64 (m, 2)."""
-        return np.array(self.lanes.stayers(lane), dtype=np.int64).reshape(-1, 2)
+        return np.array(self.lanes.occupied(lane), dtype=np.int64).reshape(-1, 2)
 
     @property
     def grows_in_place(self) -> bool:

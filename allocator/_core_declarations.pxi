@@ -127,7 +127,7 @@ cdef extern from "locked_lanes.hpp" namespace "stowplan::allocator" nogil:
         uint16_t add_lane(uint16_t) except +
         void set_interrupted(cbool) except +
         int64_t arena_bytes(uint16_t)
-        vector[pair[int64_t, int64_t]] stayers(uint16_t) except +
+        vector[pair[int64_t, int64_t]] occupied(uint16_t) except +
         void reserve(uint16_t, uintptr_t, int64_t) except +
         Counters counters()
         Situation situation()

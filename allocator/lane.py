@@ -110,7 +110,7 @@ class Lane:
     def next_step(self, key: Hashable, keeps_results: bool = False) -> LaneStart:
         """Take up what is ready, and return how a step begins, which `step_ended` ends; see `Pool.step`."""
         self._begin_to_decide()
-        self._take_up()
+        self._adopt_ready_plans()
         if keeps_results:
             self._take_offers(key)
         self.key, self._keeps_results = key, keeps_results
@@ -154,7 +154,7 @@ class Lane:
             old,
             self._cache.variants(record.key),
             () if keeps_results else self._cache.plans(),
-            self._arena(self._backend.stayers(self.number)),
+            self._arena(self._backend.occupied(self.number)),
             doubted=old is not None and old.revisions < DOUBTED,
         )
         make = partial(plan_record, job, self._planning.shared)
@@ -162,17 +162,17 @@ class Lane:
 
     def _make_way(self, followed: Installed) -> None:
         """Have the blocks of an obstructed plan placed around the blocks that stay in the arena."""
-        stayers = self._backend.stayers(self.number)
-        if not is_obstructed(followed.plan, stayers):
+        occupied = self._backend.occupied(self.number)
+        if not is_obstructed(followed.plan, occupied):
             return
         if self._policy.orders(Order(followed.tag, Evidence.OBSTRUCTED), followed.revisions):
             neighbours = [used for used in self._cache.plans() if used is not followed]
-            make = partial(replan_obstructed, followed, neighbours, self._arena(stayers))
+            make = partial(replan_obstructed, followed, neighbours, self._arena(occupied))
             self._submit(followed.tag, followed.key, make)
 
-    def _arena(self, stayers: IntArray) -> Arena:
+    def _arena(self, occupied: IntArray) -> Arena:
         backend = self._backend
-        return Arena(backend.arena_bytes(self.number), stayers, backend.grows_in_place, backend.bottom_last)
+        return Arena(backend.arena_bytes(self.number), occupied, backend.grows_in_place, backend.bottom_last)
 
     def _submit(
         self,
@@ -206,7 +206,7 @@ class Lane:
 
     # ------------------------------------------------------------------------------------------------------- plans
 
-    def _take_up(self) -> None:
+    def _adopt_ready_plans(self) -> None:
         """Put the plans that are ready into use."""
         if not self._planner.has_results:
             return
@@ -259,11 +259,11 @@ class Lane:
         """Wait until the plans being made are ready, and return whether they are. No mutex is needed for this."""
         return self._planner.wait(timeout)
 
-    def take_up(self) -> None:
+    def adopt_ready_plans(self) -> None:
         """Put the plans that are ready into use; not while a step runs."""
         if not self.open:
             self._begin_to_decide()
-            self._take_up()
+            self._adopt_ready_plans()
             self.open = False
 
     def planner_lost(self) -> None:

@@ -161,7 +161,7 @@ class Lanes:
                 ready &= lane.wait(None if until is None else max(until - time.monotonic(), 0))
                 try:
                     with step_slot.mutex:
-                        lane.take_up()
+                        lane.adopt_ready_plans()
                 except FAILURES as error:
                     self.planning.failed(error)
         return ready

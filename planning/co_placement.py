@@ -79,7 +79,7 @@ def stack_wrapped(plan: Plan, *, packer: Pack = pack) -> Plan:
 
 def place_around(
     plan: Plan,
-    stayers: IntArray,
+    occupied: IntArray,
     neighbours: Sequence[Plan],
     *,
     arena_bytes: int | None,
@@ -88,34 +88,34 @@ def place_around(
     """Place a plan's blocks again, around what stays in the arena, and next to other plans where possible.
 
     Return the plan itself where nothing is in its way, and None where it does not fit. Nothing is placed in the ranges
-    of `stayers`, int64 (m, 2), begin and end, nor beyond `arena_bytes` (None: it takes what it needs). The most
+    of `occupied`, int64 (m, 2), begin and end, nor beyond `arena_bytes` (None: it takes what it needs). The most
     important neighbours come first.
     """
-    if not is_obstructed(plan, stayers):
+    if not is_obstructed(plan, occupied):
         return plan
     for fixed, residents in (*_wishes(plan, neighbours), (_no_wish(plan), NO_RANGES)):
-        taken = _union(np.concatenate([residents, stayers]))
+        taken = _union(np.concatenate([residents, occupied]))
         placed = _placed(plan, fixed, taken, arena_bytes, packer)
         if placed is not None:
             return placed
     return None
 
 
-def is_obstructed(plan: Plan, stayers: IntArray) -> bool:
+def is_obstructed(plan: Plan, occupied: IntArray) -> bool:
     """Return whether one of these ranges, int64 (m, 2), overlaps one that the plan needs. O((b + m) log m)."""
-    return len(stayers) > 0 and bool(_obstructed(plan, stayers).any())
+    return len(occupied) > 0 and bool(_obstructed(plan, occupied).any())
 
 
-def obstructed_bytes(plan: Plan, stayers: IntArray) -> int:
+def obstructed_bytes(plan: Plan, occupied: IntArray) -> int:
     """Return the most bytes that are alive at a time of those blocks that have to be served elsewhere. O(b log b)."""
-    rows = np.flatnonzero(_obstructed(plan, stayers))
+    rows = np.flatnonzero(_obstructed(plan, occupied))
     start, end, gaps = plan.profile.on_line(plan.rows[rows])
     return lower_bound(Problem(plan.problem.size[rows], start, end, gaps=gaps, alignment=1))
 
 
-def _obstructed(plan: Plan, stayers: IntArray) -> npt.NDArray[np.bool_]:
+def _obstructed(plan: Plan, occupied: IntArray) -> npt.NDArray[np.bool_]:
     """Return which planned blocks have one of these ranges in their place, bool (k,)."""
-    taken = _union(stayers)
+    taken = _union(occupied)
     begin = plan.placement.offsets
     at = np.searchsorted(taken[:, 1], begin, side="right")  # the first range that ends beyond
     beyond = np.append(taken[:, 0], np.iinfo(np.int64).max)

@@ -80,13 +80,13 @@ def plan_record(job: PlanJob[U], shared: SharedPlans, options: Options) -> PlanR
         profile = largest(old.plan.profile, profile)
     neighbours = tuple(used.plan for used in job.neighbours if used is not old)
     # If the step did not repeat, a lasting block may be one that the plan has a place for.
-    arena = job.arena if job.log.equals(job.following) else replace(job.arena, stayers=NO_RANGES)
-    reserved = arena.reserved if neighbours or len(arena.stayers) else 0
+    arena = job.arena if job.log.equals(job.following) else replace(job.arena, occupied=NO_RANGES)
+    reserved = arena.reserved if neighbours or len(arena.occupied) else 0
     beside = tuple(contents(plan.profile, plan.placement.offsets) for plan in neighbours)
-    made_of = (contents(profile), steps, beside, reserved, arena.stayers.tobytes())
+    made_of = (contents(profile), steps, beside, reserved, arena.occupied.tobytes())
     plan = shared.find(made_of, lambda: _place(profile, steps, neighbours, arena, options))
     options.step_aside()
-    idle = plan.arena_bytes - int(np.diff(arena.stayers).sum()) - plan.placement.lower_bound
+    idle = plan.arena_bytes - int(np.diff(arena.occupied).sum()) - plan.placement.lower_bound
     is_loose = idle > LOOSE * plan.placement.lower_bound + SPARED
     return PlanResult(Verdict.KEEP, old) if is_loose else PlanResult(Verdict.PLAN, old, plan)
 
@@ -107,7 +107,7 @@ def _place(profile: Profile, steps: int, neighbours: Sequence[Plan], arena: Aren
 def _around(plan: Plan, neighbours: Sequence[Plan], arena: Arena, options: Options) -> Plan | None:
     """Place a plan around what stays; None where the arena is too small for that, and cannot grow."""
     limit = None if arena.grows else arena.reserved
-    return place_around(plan, arena.stayers, neighbours, arena_bytes=limit, packer=options.packer)
+    return place_around(plan, arena.occupied, neighbours, arena_bytes=limit, packer=options.packer)
 
 
 def replan_obstructed(old: U, neighbours: Sequence[U], arena: Arena, options: Options) -> PlanResult[U]:
@@ -124,7 +124,7 @@ def replan_obstructed(old: U, neighbours: Sequence[U], arena: Arena, options: Op
     plan = _around(old.plan, [used.plan for used in neighbours], arena, options)
     if plan is not None:
         return PlanResult(Verdict.PLAN, old, plan)
-    if obstructed_bytes(old.plan, arena.stayers) <= ELSEWHERE * arena.reserved:
+    if obstructed_bytes(old.plan, arena.occupied) <= ELSEWHERE * arena.reserved:
         return PlanResult(Verdict.KEEP, old)
     return PlanResult(Verdict.GROW, old, arena_bytes=arena.reserved + options.alignment)
 

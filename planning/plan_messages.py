@@ -38,10 +38,10 @@ class Arena:
 
     reserved: int
     """Bytes of it that are reserved."""
-    stayers: IntArray
+    occupied: IntArray
     """Its ranges in which blocks stay that no plan knows of, int64 (m, 2)."""
     grows: bool = True
-    """Whether it can be made larger where it is; else a larger one, empty of stayers, takes its place."""
+    """Whether it can be made larger where it is; else a larger, empty one takes its place."""
     bottom_last: bool = False
     """Whether its beginning is the last to have memory."""
 

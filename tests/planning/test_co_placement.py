@@ -95,7 +95,7 @@ def test_a_placement_beside_any_others_is_valid_and_small(
     assert placed is plan or (placed.placement.status == "optimal") == optimal
 
 
-# ------------------------------------------------------------------------------------------------------- stayers
+# ------------------------------------------------------------------------------------------------------ occupied
 
 
 def ranges(*taken: tuple[int, int]) -> np.ndarray:

@@ -137,16 +137,16 @@ def test_a_solver_that_fails_is_an_error() -> None:
         made(repeated(STEP), Options(64, partial(pack, solver="nobody")))
 
 
-# ------------------------------------------------------------------------------------------------------- stayers
+# ------------------------------------------------------------------------------------------------------- occupied
 
 THREE_ALIVE = "5000 5000 5000 -2 -1 -0"
 """Three blocks of 5056 bytes are alive at a time."""
 
 
-def anew(stayers: list[tuple[int, int]], reserved: int, *, grows: bool) -> tuple[Result, Used]:
+def anew(occupied: list[tuple[int, int]], reserved: int, *, grows: bool) -> tuple[Result, Used]:
     old = in_use(THREE_ALIVE)
     assert old.plan.arena_bytes == 3 * 5056
-    return replan_obstructed(old, [], Arena(reserved, np.array(stayers), grows), OPTIONS), old
+    return replan_obstructed(old, [], Arena(reserved, np.array(occupied), grows), OPTIONS), old
 
 
 @pytest.mark.parametrize("grows", [False, True])

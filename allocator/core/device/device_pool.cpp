@@ -20,12 +20,12 @@ std::uintptr_t DevicePool::ask_device(const Grant& grant, Wanted wanted, CudaBlo
   if (has_virtual_memory()) {
     const Bytes excess = this->excess(id, size);
     const bool leaves_plan = (wanted.is_sample || reason == Reason::mismatch) && !heap_->has_hole(size, stream_of(id));
-    if (excess > 0 && is_planned && shelter(id, reason, address)) return address;
+    if (excess > 0 && is_planned && serve_from_holes(id, reason, address)) return address;
     if (excess > 0 || leaves_plan) shrink_arenas(excess, leaves_plan ? id : kNoBlock);
   }
   memory = memory_.take(wanted, error);
   if (error == kCudaOutOfMemory && give_back_held() > 0) memory = memory_.take(wanted, error);
-  if (error == kCudaOutOfMemory && shelter(id, reason, address)) return address;
+  if (error == kCudaOutOfMemory && serve_from_holes(id, reason, address)) return address;
   for (const Bytes enough : {size, DeviceHeap::kEndless}) {  // so many bytes may lie in parts of handles
     if (error != kCudaOutOfMemory) break;
     const bool any_more = shrink_arenas(enough, kNoBlock) > 0;
@@ -72,10 +72,10 @@ Bytes DevicePool::room(bool within_limit) {
 }
 
 // Takes into the arena what upstream has no memory for, wherever nothing lives.
-bool DevicePool::shelter(BlockId id, Reason reason, std::uintptr_t& address) {
+bool DevicePool::serve_from_holes(BlockId id, Reason reason, std::uintptr_t& address) {
   {
     Lock lock(lock_);
-    if (!lanes_.shelter(id, reason)) return false;
+    if (!lanes_.serve_from_holes(id, reason)) return false;
     address = lanes_.range_of(id).begin;
     if (kDebug) lanes_.assert_invariants();
   }

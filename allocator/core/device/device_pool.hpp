@@ -163,7 +163,7 @@ class DevicePool {
   void note_departures();
   Bytes spare(bool within_limit);
   Bytes a_little();
-  bool shelter(BlockId id, Reason reason, std::uintptr_t& address);
+  bool serve_from_holes(BlockId id, Reason reason, std::uintptr_t& address);
   bool replace_arena(LaneNumber lane, Bytes size);
   bool take_arena(LaneNumber lane, Bytes size);
   bool grow_in_place(LaneNumber lane, Bytes size);

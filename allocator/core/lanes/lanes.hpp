@@ -72,7 +72,7 @@ class Lanes {
     shared_.counters.note_live(block.use, block.size);
     shared_.counters.note_peaks();
   }
-  bool shelter(BlockId id, Reason reason) { return of(id).shelter(id, reason); }
+  bool serve_from_holes(BlockId id, Reason reason) { return of(id).serve_from_holes(id, reason); }
   void cancel(BlockId id) {
     refuse(id, current_thread());
     release(id);

@@ -93,8 +93,8 @@ class LockedLanes {
     return locked([&] { return lanes_.lane(lane).arena(); });
   }
   Bytes arena_bytes(LaneNumber lane) { return arena(lane).mapped; }
-  std::vector<std::pair<Bytes, Bytes>> stayers(LaneNumber lane) {
-    return locked([&] { return lanes_.lane(lane).stayers(); });
+  std::vector<std::pair<Bytes, Bytes>> occupied(LaneNumber lane) {
+    return locked([&] { return lanes_.lane(lane).occupied(); });
   }
   std::optional<Stream> stream_of_lane(LaneNumber lane) { return locked(&Lanes::stream_of_lane, lane); }
   void reserve(LaneNumber lane, std::uintptr_t base, Bytes size) {

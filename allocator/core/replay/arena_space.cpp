@@ -154,9 +154,9 @@ void ArenaSpace::drop_free_ranges() {
   free_.reset();
 }
 
-// ----------------------------------------------------------------------------------------------------- stayers
+// ---------------------------------------------------------------------------------------------------- occupied
 
-std::vector<std::pair<Bytes, Bytes>> ArenaSpace::stayers() const {
+std::vector<std::pair<Bytes, Bytes>> ArenaSpace::occupied() const {
   std::vector<std::pair<Bytes, Bytes>> found;
   each_block([&](const Block& block) {
     const bool late = block.where == Where::late && !block.held && is_current(block);

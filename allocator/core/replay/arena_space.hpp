@@ -122,7 +122,7 @@ class ArenaSpace {
 
   // Where in the arena blocks are late that have outlived the step after their own, unless the program is rid of them:
   // what a plan has to be placed beside, if it is to be replayed in full. Offsets. O(blocks).
-  std::vector<std::pair<Bytes, Bytes>> stayers() const;
+  std::vector<std::pair<Bytes, Bytes>> occupied() const;
 
   // For invariants.
   const Block& block(BlockId id) const { return blocks_[id]; }

@@ -38,7 +38,7 @@ Grant Replay::pass_upstream(Bytes size, Stream stream, Reason reason) {
 }
 
 inline Grant Replay::serve(BlockId id, bool may_wait) {
-  if (!cursor_.has_plan()) return invite(id, Reason::no_plan);
+  if (!cursor_.has_plan()) return serve_as_guest(id, Reason::no_plan);
   const Bytes size = blocks_[id].size;
   const RequestNumber k = has_given_up() ? kNoRequest : matcher_.find(size);
   if (k != kNoRequest) {
@@ -47,7 +47,7 @@ inline Grant Replay::serve(BlockId id, bool may_wait) {
   }
   guests_.note_unknown();
   if (!has_given_up() && guests_.is_known_to_last(size)) return send_upstream(id, Reason::mismatch);
-  return invite(id, Reason::mismatch);
+  return serve_as_guest(id, Reason::mismatch);
 }
 
 // Serves a request that can have its slot, if nothing is in the way.
@@ -61,7 +61,7 @@ inline Grant Replay::serve_planned(BlockId id, RequestNumber k, bool may_wait) {
   if (waits && !(may_wait && space_.take_held(range))) {
     clean_ = false;
     // A displaced wrapped block would displace another one in every later step.
-    return plan.wraps[k] ? send_upstream(id, Reason::late) : invite(id, Reason::late);
+    return plan.wraps[k] ? send_upstream(id, Reason::late) : serve_as_guest(id, Reason::late);
   }
   space_.put_in_slot(id, range, k);
   cursor_.put(k, id);
@@ -70,7 +70,7 @@ inline Grant Replay::serve_planned(BlockId id, RequestNumber k, bool may_wait) {
 }
 
 // Serves as a guest of the arena, or upstream if there is no room.
-Grant Replay::invite(BlockId id, Reason reason) {
+Grant Replay::serve_as_guest(BlockId id, Reason reason) {
   if (!has_guests_ || arena().mapped == 0) return send_upstream(id, reason);
   const Bytes size = blocks_[id].size;
   const bool anywhere = !cursor_.has_plan() || guests_.are_lost() || has_given_up();
@@ -90,7 +90,7 @@ Grant Replay::send_upstream(BlockId id, Reason reason) {
   return {0, id, static_cast<std::uint8_t>(reason)};
 }
 
-bool Replay::shelter(BlockId id, Reason reason) {
+bool Replay::serve_from_holes(BlockId id, Reason reason) {
   constexpr Reason kOwn[] = {Reason::no_plan, Reason::escaped, Reason::unmapped, Reason::late, Reason::mismatch};
   const bool is_own = std::find(std::begin(kOwn), std::end(kOwn), reason) != std::end(kOwn);
   if (!is_own || !has_guests_ || !in_step() || arena().mapped == 0) return false;

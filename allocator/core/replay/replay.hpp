@@ -76,7 +76,7 @@ class Replay {
 
   // Takes a block that upstream has no memory for into the arena, wherever nothing lives; false: there is no room, or
   // the request was not the arena's stream's.
-  bool shelter(BlockId id, Reason reason);
+  bool serve_from_holes(BlockId id, Reason reason);
 
   // Upstream has no memory for a block, so the step's log leaves the request out. The caller releases the block next.
   void refuse(BlockId id);
@@ -121,7 +121,7 @@ class Replay {
   LiveBlock describe(const Block& block) const;
   std::uint32_t requests() const { return recorder_.requests(); }  // of the step so far
   std::size_t planned_requests() const { return cursor_.planned_requests(); }
-  std::vector<std::pair<Bytes, Bytes>> stayers() const { return space_.stayers(); }
+  std::vector<std::pair<Bytes, Bytes>> occupied() const { return space_.occupied(); }
   const StepRecorder& recorder() const { return recorder_; }
 
   bool runs_without_plan() const { return in_step() && !cursor_.has_plan(); }
@@ -162,7 +162,7 @@ class Replay {
   }
   Grant serve(BlockId id, bool may_wait);
   Grant serve_planned(BlockId id, RequestNumber k, bool may_wait);
-  Grant invite(BlockId id, Reason reason);
+  Grant serve_as_guest(BlockId id, Reason reason);
   Grant send_upstream(BlockId id, Reason reason);
   bool has_given_up() const { return guests_.are_too_many(recorder_.requests()); }
   bool is_too_large(const Plan& plan) const { return plan.arena_bytes > arena().size; }
