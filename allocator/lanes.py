@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ..common.errors import PoolError, ProfileError
 from ..planning.plan_dedup import SharedPlans
 from ._core import Backend, Scope, runs_apart
-from .planning_budget import Planning, PlanningBudget
 from .planner_thread import NoThreadError
+from .planning_budget import Planning, PlanningBudget
 
 if TYPE_CHECKING:
     from ..planning import Plan

@@ -26,7 +26,7 @@ project_copyright = "the stowplan authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon"]
 default_role = "py:obj"
 # Annotations of fields: types of other packages, whose inventories would need a network, and a private one.
-nitpick_ignore_regex = [("py:class", r"(numpy|collections\.abc|os)\..*|stowplan\.prediction\.laws\.Laws")]
+nitpick_ignore_regex = [("py:class", r"(numpy|collections\.abc|os)\..*|.*\.size_formulas\.Formulas")]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say more: shapes, dtypes, units
 napoleon_google_docstring = False

@@ -1,4 +1,4 @@
-"""Learn what a function of arrays needs, as laws of its lengths, from runs in a child process.
+"""Learn what a function of arrays needs, as formulas of its lengths, from runs in a child process.
 
 ::
 
@@ -6,13 +6,14 @@
     2  double the lengths until the large blocks of each line have 256 KiB, from which on NumPy computes in place; or
        until a run has many bytes or requests
     3  run it again, and on other values            state, and sizes that depend on data: cannot tell
-    4  run the points of the lattice                a law for each *moment* (`size_formulas.Grid`)
-    5  run three shapes more, odd and powers of 2   a law that misses one of them is none: once more, at double lengths
+    4  run the points of the lattice                a formula for each candidate (`size_formulas.Grid`)
+    5  run three shapes more, odd and powers of 2   one that misses any is none: once more, at double lengths
     6  run it larger and larger, all lengths together and each alone, up to a tenth of the memory at hand or until the
-       seconds are over: where the laws hold, and whether other memory is taken
+       seconds are over: where the formulas hold, and whether other memory is taken
 
-The peak at other lengths is that of the moment (`peak_candidates`) that has most alive there. A law is known for the
-lengths that were run, and no more (`larger`): `Model.doubt` says where it was not met, `Model.beyond` how far one asks.
+The peak at other lengths is that of the moment (`peak_candidates`) that has most alive there. A formula is known for
+the lengths that were run, and no more (`larger`): `Model.doubt` says where it was not met, `Model.beyond` how far one
+asks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 from .child import available, in_child
 from .larger import NOT_LARGER, rise
 from .model import Model, Tried, is_within
-from .peak_candidates import IN_PLACE, below, moments_of
+from .peak_candidates import IN_PLACE, below, candidates_of
 from .shape_variables import (
     KINDS,
     VARIANTS,
@@ -73,7 +74,7 @@ def learn(
     seconds: float = SECONDS,
     memory: int = 0,
 ) -> Model:
-    """Run a function on arrays like the examples in a child process, and learn its laws.
+    """Run a function on arrays like the examples in a child process, and learn its formulas.
 
     Lengths are the most that the function takes. A function of a device's arrays runs in this process: a child cannot
     use the device.
@@ -148,7 +149,7 @@ class _Calls:
     took: float = 0.0  # seconds, the last of them
     enough: float = 0.0  # bytes of a run in which NumPy computes all in place that matters
     began: float = field(default_factory=time.monotonic)
-    tell: Callable[[Model], object] = bool  # before each run, until there are laws
+    tell: Callable[[Model], object] = bool  # before each run, until there are formulas
 
     @property
     def spent(self) -> float:
@@ -156,9 +157,9 @@ class _Calls:
         return time.monotonic() - self.began
 
     def noted(self, model: Model) -> Model:
-        """Return a model with what it has taken; without laws if they are of arrays too short for NumPy's way."""
-        if model.moments and all(one.given + one.live < self.enough for one in model.met):
-            model = replace(model, moments=(), cannot_tell=self.slow())
+        """Return a model with what it has taken; without formulas if they are of arrays too short for NumPy's way."""
+        if model.candidates and all(one.given + one.live < self.enough for one in model.met):
+            model = replace(model, candidates=(), cannot_tell=self.slow())
         return replace(model, runs=self.runs, seconds=self.spent)
 
     def slow(self) -> str:
@@ -195,7 +196,7 @@ class Trial:
     """The kind of values of larger runs, if it is another one."""
 
     def model(self) -> tuple[Trial, Model]:
-        """Learn the laws of the lengths; return how it is to be run larger, too."""
+        """Learn the formulas of the lengths; return how it is to be run larger, too."""
         start, kept = self.begun()
         doublings, found = self.climbed(start)
         steady, why = self.steadied(self.grid(doublings).base, found)
@@ -269,7 +270,7 @@ class Trial:
             doublings, before = doublings + 1, blocks
 
     def steadied(self, lengths: Sequence[int], found: Run) -> tuple[Trial, str]:
-        """Run it again on equal and on other values; return how it is to be run, and why its laws would not hold."""
+        """Run it again on equal and on other values; return how to run it, and why its formulas would not hold."""
         if found.lazy:
             return self, "it returns an iterator or a coroutine, whose work is still to be done"
         slight, steady = bytes_of(self.arguments(lengths)) // 256, self
@@ -297,12 +298,12 @@ class Trial:
         return steady, ""
 
     def sampled(self, doublings: int, once: bool) -> Model:
-        """Learn from a lattice and its checks, at double lengths again while a law misses one, unless only ``once``."""
+        """Learn from a lattice and its checks, at double lengths while a formula misses one, unless only ``once``."""
         grid = self.grid(doublings)
         most = min(MOST, self.calls.memory // 8)
         checks = _checks(grid)
         runs = [self.run(point)[-1] for point in [*grid.points, *checks]]
-        moments, missed = moments_of(grid, runs, checks)
+        candidates, missed = candidates_of(grid, runs, checks)
         given = [bytes_of(self.arguments(point)) for point in [*grid.points, *checks]]
         is_small = max(runs[-1].peak, given[-1]) < most and len(runs[-1].profile) < 4 * MOST_REQUESTS
         if missed and is_small and not once and self.calls.has_time_for(len(runs)):
@@ -310,7 +311,7 @@ class Trial:
         return Model(
             self.lengths,
             tuple(name_of(self.calls.names, axes[0]) for axes in self.lengths.axes),
-            moments,
+            candidates,
             below([*grid.points, *checks]),
             grid.base,
             given[0],
@@ -320,7 +321,7 @@ class Trial:
 
 
 def _checks(grid: Grid) -> list[tuple[int, ...]]:
-    """Return shapes that no law was made of: one between, powers of two, and one further out.
+    """Return shapes that no formula was made of: one between, powers of two, and one further out.
 
     The lattice has even lengths, and no powers of two; the first and the last of these have odd ones.
     """

@@ -3,10 +3,10 @@
 ===================  ==================================================================================================
 asked                answered by
 ===================  ==================================================================================================
-larger arguments     the laws that runs have taught (`fit_function.learn`); far beyond those runs, as *extrapolated*
+larger arguments     the formulas that runs have taught (`fit_function.learn`); far beyond those runs, as *extrapolated*
 arguments as small   a run at these very shapes
-short axes, options  laws for them: a fixed axis, a dtype, a layout or an option of another value is another function
-no law               *cannot tell*, with the bytes of what follows a law as a lower bound
+short axes, options  formulas for them: another fixed axis, dtype, layout or value of an option is another function
+no formula           *cannot tell*, with the bytes of what follows a formula as a lower bound
 ===================  ==================================================================================================
 
 All runs are those of a child process (`child`).
@@ -57,9 +57,9 @@ class FunctionPrediction(Prediction):
     Attributes
     ----------
     model
-        The laws for the example's dtypes and options.
+        The formulas for the example's dtypes and options.
     models
-        All laws that it has learned, by what they are for.
+        All formulas that it has learned, by what they are for.
     memory
         Bytes that a run may have alive; 0: what is at hand decides.
     """
@@ -104,7 +104,7 @@ class FunctionPrediction(Prediction):
         return self._peak(self._wanted(shapes))
 
     def explain(self) -> str:
-        """Return the laws as text: what is alive at the fullest moment for long axes, by line."""
+        """Return the formulas as text: what is alive at the fullest moment for long axes, by line."""
         model = self.model
         learned = f"learned from {model.runs} runs in {model.seconds:.1f} s"
         if model.cannot_tell:
@@ -120,7 +120,7 @@ class FunctionPrediction(Prediction):
         best = model.fullest(far)
         live, _, lines = best.at(far)
         about = "up to a rounding, " if best.rounds else ""
-        formulas = [best.laws.formula(row, model.names) for row in range(2 + len(best.lines))]
+        formulas = [best.formulas.formula(row, model.names) for row in range(2 + len(best.lines))]
         text.append(f"{about}besides its arguments: {formulas[0]} bytes" if live else "it takes no arrays")
         by_line = dict(zip(best.lines, formulas[2:], strict=True))
         text += [f"  {by_line[line]}  {line}" for line in sorted(lines, key=lambda line: -lines[line])]
@@ -156,7 +156,7 @@ class FunctionPrediction(Prediction):
         return wanted
 
     def _located(self, wanted: Sequence[Any]) -> tuple[Model, list[int]]:
-        """Return the laws for some arguments, and their lengths."""
+        """Return the formulas for some arguments, and their lengths."""
         long = frozenset(axis for axis, count in axes_of(wanted).items() if count > SHORT)
         model = self.model
         if not model.is_small([max(self._at(wanted, axes)) for axes in model.lengths.axes], bytes_of(wanted)):
@@ -172,8 +172,8 @@ class FunctionPrediction(Prediction):
         for k, axis in sorted(long - known) if model.names else ():
             if axis == NUMBER and wanted[k] != self.given[k]:
                 raise ProfileError(
-                    f"{self.names[k]} is {wanted[k]:,}, and no law of it was found; expected {self.given[k]:,}, as in "
-                    "the example"
+                    f"{self.names[k]} is {wanted[k]:,}, and no formula of it was found; expected {self.given[k]:,}, "
+                    "as in the example"
                 )
         return model, lengths
 
@@ -187,7 +187,7 @@ class FunctionPrediction(Prediction):
     def _peak(self, wanted: Sequence[Any]) -> Peak:
         given = bytes_of(wanted)
         model, lengths = self._located(wanted)
-        if model.cannot_tell and not model.moments and not model.met:
+        if model.cannot_tell and not model.candidates and not model.met:
             return Peak(given, 0, 0, cannot_tell=model.cannot_tell)
         if model.is_small(lengths, given):
             return self._run(wanted, given, model.cannot_tell)
@@ -225,7 +225,7 @@ class FunctionPrediction(Prediction):
         return found or Peak(given, 0, 0, cannot_tell=why or failed)
 
     def _model(self, wanted: Sequence[Any], vary: frozenset[Axis]) -> Model:
-        """Return the laws for some dtypes, short axes and options; learn them if they are not known."""
+        """Return the formulas for some dtypes, short axes and options; learn them if they are not known."""
         asked = like(self.given, wanted)
         key = key_of(asked, vary)
         if key not in self.models:
@@ -274,15 +274,15 @@ def predict(
     which three more shapes check to the byte, or up to a rounding (``n // 2``).
 
     Then the function runs larger and larger, all lengths together and each alone, up to a tenth of the memory at hand
-    or until the seconds are over. The laws tell nothing of lengths like those that did not meet them: a switch of the
-    algorithm at a size. An answer with a longer length than 8 times those that were run, or a peak of more than 8 times
-    as many bytes, is called *extrapolated*.
+    or until the seconds are over. The formulas tell nothing of lengths like those that did not meet them: a switch of
+    the algorithm at a size. An answer with a longer length than 8 times those that were run, or a peak of more than 8
+    times as many bytes, is called *extrapolated*.
 
     It cannot tell where
 
     - sizes depend on values (``x[x > 0]``, iterations until something converges), or are rounded to others, as in
       ``scipy.signal.fftconvolve``;
-    - larger runs did not meet the laws, or the order of two lengths was another one in all runs;
+    - larger runs did not meet the formulas, or the order of two lengths was another one in all runs;
     - more than 1 % of the memory is not NumPy's arrays': Python's objects, C libraries' (LAPACK, Numba), or arrays in a
       pool that the function enters;
     - learning takes too long, or calls with equal lengths differ: caches, lists that grow;

@@ -8,10 +8,10 @@
     MemoryError: correlate needs 53.6 GiB, and 14.8 GiB are free (the control group's limit, 80% of 18.5 GiB);
     most at analysis.py:12 correlate; at most 16,400 of x[0] fit
 
-Every call is looked at. The first one learns the laws (`stowplan.prediction.predict`) in small runs, one that is larger
-than these in runs of up to the guard's own limit. What cannot be judged is said once, in one line. Every call is
+Every call is looked at. The first one learns the formulas (`stowplan.prediction.predict`) in small runs, one that is
+larger than these in runs of up to the guard's own limit. What cannot be judged is said once, in one line. Every call is
 recorded, too: what it reads besides its arguments (attributes, globals, files) may have grown. If its peak is off by
-more than `WRONG` from the prediction, the laws are dropped, with a warning.
+more than `WRONG` from the prediction, the formulas are dropped, with a warning.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def guard(
     -----
     RuntimeWarning
         By the function: it does not fit, with ``chunks``; a call cannot be judged (once for each kind of arguments); or
-        the laws were wrong by more than 2 % and are dropped.
+        the formulas were wrong by more than 2 % and are dropped.
 
     Notes
     -----
@@ -187,7 +187,7 @@ class _Guard:
     def _learnt(
         self, kind: str, arguments: Sequence[Any], options: dict[str, Any], memory: int
     ) -> FunctionPrediction:
-        """Learn the laws for a kind of arguments, by runs that take some memory at most."""
+        """Learn the formulas for a kind of arguments, by runs that take some memory at most."""
         if any(map(on_device, (*arguments, *options.values()))):
             raise ProfileError("its arrays are a device's, of whose memory the guard knows nothing")
         if self.learned == 2 * MOST_KINDS:
@@ -219,7 +219,7 @@ class _Guard:
     def _checked(
         self, kind: str, least: int, most: int, total: int, arguments: Sequence[Any], options: dict[str, Any]
     ) -> Any:
-        """Call the function, record its peak, and drop laws that are wrong: it was to be from least to most bytes."""
+        """Call the function, record its peak, and drop formulas that are wrong; it was to be from least to most."""
         if not is_plain():
             self._say("", "a call in a pool or a recorder is not recorded: no wrong prediction is noticed")
             return self.function(*arguments, **options)

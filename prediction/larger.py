@@ -1,4 +1,4 @@
-"""Run a function larger and larger: where its laws hold, and whether it takes memory that no array has.
+"""Run a function larger and larger: where its formulas hold, and whether it takes memory that no array has.
 
 ::
 
@@ -10,9 +10,9 @@
       |   :- - - - -     in turn, so that all are as far when the seconds are over
       +------------ x[0]
 
-A direction ends at a run that does not meet the laws, before one that would take more memory or time than is left, or
-where the function fails twice. Lengths are odd, powers of two, round and even ones in turn. A run's memory is compared
-with what tracemalloc and the resident set tell (`traced_run.Run.unseen`); the last of each direction counts.
+A direction ends at a run that does not meet the formulas, before one that would take more memory or time than is left,
+or where the function fails twice. Lengths are odd, powers of two, round and even ones in turn. A run's memory is
+compared with what tracemalloc and the resident set tell (`traced_run.Run.unseen`); the last of each direction counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DENSE = 1 << 25
 MOST_REQUESTS = 1 << 16
 """Requests of a run, from which on it is not run larger."""
 TOGETHER, ALONE = 100, 50
-"""By what share of the whole peak laws may be off: an n-th, of all lengths together, and of one much longer."""
+"""By what share of the whole peak formulas may be off: an n-th, of all lengths together, and of one much longer."""
 NOT_LARGER = (
     "the seconds, or the bytes, that learning may take did not suffice for a larger run (learning_seconds)"
 )
@@ -118,7 +118,7 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
 
 
 def _total(trial: Trial, model: Model, lengths: Sequence[int]) -> int:
-    """Return the bytes that a run has alive by the laws, its arguments included."""
+    """Return the bytes that a run has alive by the formulas, its arguments included."""
     return bytes_of(trial.arguments(lengths)) + model.fullest(lengths).at(lengths)[0]
 
 
@@ -141,7 +141,7 @@ def _risen(trial: Trial, way: _Direction, lengths: tuple[int, ...]) -> Tried:
 
 def _meets(model: Model, way: _Direction, tried: Tried) -> bool:
     fullest = model.fullest(tried.lengths)
-    law = fullest.at(tried.lengths)[0]
-    rounding = law - max(int(fullest.laws.at(tried.lengths)[0]), 0)
-    slack = (tried.given + law) // (TOGETHER if len(way.growing) > 1 or len(way.base) == 1 else ALONE) + PAGE
-    return law - 2 * rounding - slack <= tried.live <= law + slack
+    said = fullest.at(tried.lengths)[0]
+    rounding = said - max(int(fullest.formulas.at(tried.lengths)[0]), 0)
+    slack = (tried.given + said) // (TOGETHER if len(way.growing) > 1 or len(way.base) == 1 else ALONE) + PAGE
+    return said - 2 * rounding - slack <= tried.live <= said + slack

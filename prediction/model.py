@@ -1,9 +1,9 @@
-"""What was learned of a function: the laws of its moments, the runs that met them, and those that did not.
+"""What was learned of a function: the formulas of its candidates, the runs that met them, and those that did not.
 
 ::
 
     met          (50, 80)   (3_000, 5_000)   (72, 900_000)         largest runs, in each direction
-    missed       (400_000, 72)                                     the laws do not tell of as long ones, or longer
+    missed       (400_000, 72)                                     the formulas do not tell of as long ones, or longer
     asked        (20_000, 30_000)                                  40 times the bytes of any run: extrapolated
 
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .peak_candidates import NOTHING, Moment
+from .peak_candidates import NOTHING, PeakCandidate
 from .shape_variables import Lengths
 
 NO_LENGTHS = Lengths((), ())
@@ -38,20 +38,20 @@ class Tried(NamedTuple):
 class Model:
     """What a function needs as a function of lengths: all that may be the fullest moment. Made by `learn`.
 
-    With a reason in ``cannot_tell`` the moments are those that follow a law, maybe none.
+    With a reason in ``cannot_tell`` the candidates are those that follow a formula, maybe none.
     """
 
     lengths: Lengths = NO_LENGTHS
     names: tuple[str, ...] = ()
-    moments: tuple[Moment, ...] = ()
+    candidates: tuple[PeakCandidate, ...] = ()
     below: tuple[tuple[int, int], ...] = ()
     """Pairs of lengths: the first was the smaller one in all runs."""
     base: tuple[int, ...] = ()
-    """The lengths of the smallest run on which laws are."""
+    """The lengths of the smallest run on which formulas are."""
     least_bytes: int = 0
     """Bytes of its arguments."""
     met: tuple[Tried, ...] = ()
-    """Runs that the laws met: of each direction the largest."""
+    """Runs that the formulas met: of each direction the largest."""
     missed: tuple[Tried, ...] = ()
     """Larger runs that they did not meet, or that failed."""
     beside: tuple[tuple[int, Tried], ...] = ()
@@ -60,12 +60,12 @@ class Model:
     seconds: float = 0.0
     cannot_tell: str = ""
 
-    def fullest(self, lengths: Sequence[int]) -> Moment:
+    def fullest(self, lengths: Sequence[int]) -> PeakCandidate:
         """Return the moment with most bytes alive at some lengths."""
-        return max(self.moments, key=lambda moment: moment.at(lengths)[0], default=NOTHING)
+        return max(self.candidates, key=lambda moment: moment.at(lengths)[0], default=NOTHING)
 
     def is_small(self, lengths: Sequence[int], given: int) -> bool:
-        """Whether a run is smaller than those on which laws are."""
+        """Whether a run is smaller than those on which formulas are."""
         pairs = enumerate(zip(lengths, self.base, strict=True))
         return bool(lengths) and all(
             n <= least or (given < self.least_bytes and not self.lengths.is_number(k))
@@ -73,7 +73,7 @@ class Model:
         )
 
     def largest_run(self) -> int:
-        """Return the bytes of the largest run that met the laws, its arguments included."""
+        """Return the bytes of the largest run that met the formulas, its arguments included."""
         return max((one.given + one.live for one in self.met), default=0)
 
     def beyond(self, lengths: Sequence[int], total: int) -> float:
@@ -83,9 +83,9 @@ class Model:
         return max([*times, total / max(self.largest_run(), 1)], default=0.0)
 
     def doubt(self, lengths: Sequence[int], total: int) -> tuple[str, int]:
-        """Tell why the laws do not tell of some lengths, empty if they do; and the most bytes that are sure then.
+        """Tell why the formulas do not tell of some lengths, empty if they do; and the most bytes that are sure then.
 
-        ``total``: bytes by the laws, arguments included.
+        ``total``: bytes by the formulas, arguments included.
         """
         for small, large in self.below:
             if lengths[small] > lengths[large]:
@@ -93,7 +93,7 @@ class Model:
                 return f"{pair}; give an example in which it is above", 0
         for k, one in self.beside:
             if one.beside * lengths[k] * 50 > one.lengths[k] * total:
-                return f"at {self._named(one.lengths)} {one.why}", total  # its arrays' laws hold
+                return f"at {self._named(one.lengths)} {one.why}", total  # its arrays' formulas hold
         above = [one for one in self.missed if is_within(one.lengths, lengths)]
         others = [one for one in self.missed if one.live >= 0]
         if any(is_within(lengths, one.lengths) for one in self.met):
@@ -104,9 +104,9 @@ class Model:
         at = self._named(one.lengths)
         if one.live < 0:
             return f"at {at} {one.why}", 0
-        law = self.fullest(one.lengths).at(one.lengths)[0]
+        formula = self.fullest(one.lengths).at(one.lengths)[0]
         return (
-            f"its laws do not hold: at {at} it had {one.live:,} bytes alive, where they have {law:,}",
+            f"its formulas do not hold: at {at} it had {one.live:,} bytes alive, where they have {formula:,}",
             one.live if above else 0,
         )
 

@@ -1,10 +1,10 @@
-"""Moments of a function's runs: laws of what is alive at each, checked at shapes that they were not made of.
+"""Moments of a function's runs: formulas of what is alive at each, checked at shapes that they were not made of.
 
 A moment is a request, if all runs make the same requests; or else a line, at its fullest request. The peak at other
-lengths is that of the moment that has most alive there. A law that misses a shape by less than one unit of each length,
-or a page, rounds (``n // 2``): such moments are predicted one unit and a page further, and so are never low.
+lengths is that of the moment that has most alive there. A formula that misses a shape by less than one unit of each
+length, or a page, rounds (``n // 2``): such candidates are predicted one unit and a page further, and so are never low.
 
-For r runs of q requests, of which m are unlike the others: one fit of m laws (`size_formulas.Grid.fit`), and O(m^2)
+For r runs of q requests, of which m are unlike the others: one fit of m formulas (`size_formulas.Grid.fit`), and O(m^2)
 comparisons.
 """
 
@@ -17,43 +17,44 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .size_formulas import Grid, Laws
+from .size_formulas import Formulas, Grid
 from .traced_run import Run
 
 PAGE = 1 << 12
-"""Bytes that a law may miss a shape by, and be added to it."""
+"""Bytes that a formula may miss a shape by, and be added to it."""
 IN_PLACE = 1 << 18
 """Bytes from which on NumPy computes in a temporary array's memory (NPY_MIN_ELIDE_BYTES)."""
 MOST_MOMENTS = 200
 
 
-class Moment(NamedTuple):
-    """What is alive at one moment: laws of all bytes, of those of results, and of those by the line that asked."""
+class PeakCandidate(NamedTuple):
+    """What is alive at one moment: formulas of all bytes, of those of results, and of those by the line that asked."""
 
-    laws: Laws
+    formulas: Formulas
     lines: tuple[str, ...]
     rounds: bool
-    """Whether the laws are met up to a rounding."""
+    """Whether the formulas are met up to a rounding."""
 
     def at(self, lengths: Sequence[int]) -> tuple[int, int, dict[str, int]]:
         """Return the bytes at some lengths, never below 0; if they round, one unit and a page further."""
-        found = self.laws.at([length + self.rounds for length in lengths]) + PAGE * self.rounds
+        found = self.formulas.at([length + self.rounds for length in lengths]) + PAGE * self.rounds
         live, results, *by_line = np.maximum(found, 0).tolist()
         return live, results, dict(zip(self.lines, by_line, strict=True))
 
 
-NOTHING = Moment(Laws((), np.zeros((2, 0), dtype=object)), (), rounds=False)
+Candidates = tuple[PeakCandidate, ...]
+NOTHING = PeakCandidate(Formulas((), np.zeros((2, 0), dtype=object)), (), rounds=False)
 
 
-def moments_of(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[tuple[Moment, ...], str]:
-    """Find the laws of the moments, and why the peak may follow none of them."""
+def candidates_of(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tuple[Candidates, str]:
+    """Find the formulas of the candidates, and why the peak may follow none of them."""
     requests = _requests(runs)
     live = np.array([np.append(one.live, 0)[at] for one, at in zip(runs, requests, strict=True)]).T
     n = len(grid.steps)
     unique: npt.NDArray[np.int64]
     unique, where = np.unique(live.reshape(-1, len(runs)), axis=0, return_index=True)
-    laws = grid.fit(unique[:, :n])
-    exact, rounds = _met(laws, unique[:, n:], checks, grid.base)
+    formulas = grid.fit(unique[:, :n])
+    exact, rounds = _met(formulas, unique[:, n:], checks, grid.base)
     missed, peaks = "", [one.peak for one in runs]
     for row in np.flatnonzero(~(exact | rounds)).tolist():
         share = (unique[row] / np.maximum(peaks, 1))[unique[row] > 0]
@@ -61,22 +62,22 @@ def moments_of(grid: Grid, runs: list[Run], checks: list[tuple[int, ...]]) -> tu
             most = int(unique[row].argmax())
             line = runs[most].lines()[int(requests[most][where[row]])]
             off, lengths = max(
-                (abs(laws.at(one)[row] - unique[row, n + k]), one) for k, one in enumerate(checks)
+                (abs(formulas.at(one)[row] - unique[row, n + k]), one) for k, one in enumerate(checks)
             )
             missed = missed or (
-                f"what is alive at {line} follows no law: its bytes at lengths of "
+                f"what is alive at {line} follows no formula: its bytes at lengths of "
                 f"{', '.join(f'{length:,}' for length in lengths)} are {off:,} off"
             )
-    kept = _undominated(laws, np.flatnonzero(exact | rounds), grid.base)
-    moments = []
+    kept = _undominated(formulas, np.flatnonzero(exact | rounds), grid.base)
+    candidates = []
     for row in kept[:MOST_MOMENTS]:
         asked = [(one, int(at[where[row]])) for one, at in zip(runs[:n], requests, strict=False)]
         parts = [one.at(at) if at >= 0 else (0, {}) for one, at in asked]
         lines = sorted({line for _, by_line in parts for line in by_line})
         by_line = [[counts.get(line, 0) for _, counts in parts] for line in lines]
-        laws = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
-        moments.append(Moment(laws, tuple(lines), bool(rounds[row])))
-    return tuple(moments), missed
+        formulas = grid.fit([unique[row, :n].tolist(), [results for results, _ in parts], *by_line])
+        candidates.append(PeakCandidate(formulas, tuple(lines), bool(rounds[row])))
+    return tuple(candidates), missed
 
 
 def below(points: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
@@ -88,7 +89,8 @@ def below(points: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
 def _requests(runs: list[Run]) -> list[Any]:
     """Return each run's requests in order, if all request and free the same blocks; or else each line's fullest one.
 
-    A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no law.
+    A line that a run does not come to has -1 there: the length decides (odd or even, a power of two), which is no
+    formula.
     """
     if len({(one.profile.start.tobytes(), one.profile.end.tobytes()) for one in runs}) == 1:
         return [np.arange(len(runs[0].profile))] * len(runs)
@@ -100,27 +102,27 @@ def _requests(runs: list[Run]) -> list[Any]:
     return [np.array([at.get(line, -1) for line in every], dtype=np.int64) for at in fullest]
 
 
-def _met(laws: Laws, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
-    """Which laws meet the shapes that they were not made of, and which only up to a rounding; bool (laws,) each."""
+def _met(tried: Formulas, found: Any, checks: list[tuple[int, ...]], least: Sequence[int]) -> tuple[Any, Any]:
+    """Which formulas meet shapes that they were not made of, and which only up to a rounding; bool (formulas,) each."""
     exact, near = np.ones((2, len(found)), dtype=bool)
     for k, lengths in enumerate(checks):
-        predicted = laws.at(lengths)
-        unit = abs(laws.at([length + 1 for length in lengths]) - predicted)
+        predicted = tried.at(lengths)
+        unit = abs(tried.at([length + 1 for length in lengths]) - predicted)
         off = abs(predicted - found[:, k].astype(object))
         exact &= np.asarray(off == 0, dtype=bool)
         near &= np.asarray((off <= unit) | ((off <= PAGE) & (off <= found[:, k] // 512)), dtype=bool)
     # A cubic term that is only rounding is small here, and large far out.
-    cubic = [sum(powers) > 2 and max(powers) > 1 for powers in laws.powers]
-    without = replace(laws, factors=np.where(cubic, 0, laws.factors))
+    cubic = [sum(powers) > 2 and max(powers) > 1 for powers in tried.powers]
+    without = replace(tried, factors=np.where(cubic, 0, tried.factors))
     far = [length * 32 for length in least]
-    near &= np.asarray(abs(laws.at(far) - without.at(far)) * 100 <= abs(laws.at(far)), dtype=bool)
+    near &= np.asarray(abs(tried.at(far) - without.at(far)) * 100 <= abs(tried.at(far)), dtype=bool)
     return exact, near & ~exact
 
 
-def _undominated(laws: Laws, rows: Any, least: Sequence[int]) -> list[int]:
+def _undominated(formulas: Formulas, rows: Any, least: Sequence[int]) -> list[int]:
     """Return the rows that no other one has all coefficients of, or larger ones; the largest constants first."""
     kept: list[int] = []
-    factors, far = laws.factors, laws.at([length * 1000 for length in least])
+    factors, far = formulas.factors, formulas.at([length * 1000 for length in least])
     for row in sorted(rows.tolist(), key=lambda row: -int(far[row])):
         if not any(bool((factors[row] <= factors[other]).all()) for other in kept):
             kept.append(row)

@@ -7,7 +7,7 @@ a function (`predict`)           runs on small arrays (`functions`)
 profiles of a step (`fit_steps`) each block's size at a few small batches or shapes (`profile_scaling`)
 ===============================  ==================================================================================
 
-Both know laws (`size_formulas`): bytes as functions of lengths, or of the numbers of a shape.
+Both know formulas (`size_formulas`): bytes as functions of lengths, or of the numbers of a shape.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Peak:
     lines
         Bytes by the line that asked, the most first; without the arguments.
     cannot_tell
-        Why these bytes are only a lower bound, or, of a step, follow laws that nothing has checked; empty if they are
-        the peak.
+        Why these bytes are only a lower bound, or, of a step, follow formulas that nothing has checked; empty if they
+        are the peak.
     largest_run
-        Of a function: bytes at the fullest moment of the largest run that met its laws, arguments included.
+        Of a function: bytes at the fullest moment of the largest run that met its formulas, arguments included.
     beyond
         How many times longer than in such a run a length is, or how many times as many bytes this peak has.
     """
@@ -148,7 +148,7 @@ class Prediction(ABC):
         Raises
         ------
         ProfileError
-            The peak follows no law, or does not grow with this axis; or as `peak`.
+            The peak follows no formula, or does not grow with this axis; or as `peak`.
         """
         most = parse_bytes(memory)
         return self._largest(argument, axis, shapes, lambda peak: peak.total <= most)
@@ -170,7 +170,7 @@ class Prediction(ABC):
         return found or None
 
     def _least(self, name: str) -> int:
-        """Return the length from which on laws tell."""
+        """Return the length from which on formulas tell."""
         return 1
 
 

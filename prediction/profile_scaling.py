@@ -1,19 +1,19 @@
 """From the profiles of a step at a few batch sizes to its profile at any other, and the largest batch that fits.
 
 A batch changes how large blocks are, and nothing else: activations grow with it, parameters and their gradients do not.
-So the size of each block follows a law of the batch, and so do the bytes of older blocks at each request::
+So the size of each block follows a formula of the batch, and so do the bytes of older blocks at each request::
 
     bytes
-      |                     . x    the law: a power of the batch, 0 to 3, if it meets all profiles to the byte;
+      |                     . x    the formula: a power of the batch, 0 to 3, if it meets all profiles to the byte;
       |            . '             or else the line through the smallest and the largest batch
       |      o . '                 o: a profile between them checks it. What is d bytes off the line there may have a
       | . x                        square in it, and is d (n - low) (n - high) / ((between - low) (high - between)) off
-      +-----------------> batch    at n: the law's *uncertainty*
+      +-----------------> batch    at n: the formula's *uncertainty*
 
 A power that only two profiles have met may be one higher. Any other block that some profiles do not ask for grows in
 proportion, and may grow with the cube. Uncertain bytes count like others; where they are more than ``MOST_UNCERTAIN``
-of all, nothing can be told, nor from two profiles, which check no law. Lifetimes, streams and call sites are those of
-the largest batch.
+of all, nothing can be told, nor from two profiles, which check no formula. Lifetimes, streams and call sites are those
+of the largest batch.
 
 O(blocks * profiles), and O(blocks) for each prediction.
 """
@@ -52,15 +52,16 @@ _MOST_BYTES, _MOST_BATCH = 1 << 62, 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
-class _Laws:
-    """Laws of some quantities, ``(constant + factor * batch**power) / below``, rounded up: whole numbers of any length.
+class _Formulas:
+    """Formulas of some quantities, ``(constant + factor * batch**power) / below``, rounded up, in whole numbers.
 
     Attributes
     ----------
     bend
         What a square of the batch may add to each, float64 (n,).
     loose, most
-        Each at the largest batch if nothing checks its law, else 0; and the power that it may grow with, float64 (n,).
+        Each at the largest batch if nothing checks its formula, else 0; and the power that it may grow with, float64
+        (n,).
     """
 
     low: int
@@ -74,7 +75,7 @@ class _Laws:
     most: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, batches: tuple[int, ...], found: IntArray) -> _Laws:
+    def of(cls, batches: tuple[int, ...], found: IntArray) -> _Formulas:
         """Find them; ``found``: by quantity and batch, below 0 where a profile has none, as the largest never has."""
         low, high, known, exact = batches[0], batches[-1], found >= 0, found.astype(object)
         first, last, times = exact[:, 0], exact[:, -1], known.sum(axis=1)
@@ -86,7 +87,7 @@ class _Laws:
         loose = (times < 3) | ((power < 0) & ~line)
         most = np.where(power < 0, MOST_POWER, power + 1).astype(float)
         power = np.where(power < 0, 1, power).astype(object)
-        laws = cls(
+        formulas = cls(
             low,
             high,
             constant=np.where(line, first * high - last * low, 0),
@@ -98,9 +99,9 @@ class _Laws:
             most=most,
         )
         for k, batch in enumerate(batches[1:-1], start=1):
-            off = np.abs(exact[:, k] - laws.at(batch)).astype(float) * ~loose * known[:, k]
-            np.maximum(laws.bend, off / ((batch - low) * (high - batch)), out=laws.bend)
-        return laws
+            off = np.abs(exact[:, k] - formulas.at(batch)).astype(float) * ~loose * known[:, k]
+            np.maximum(formulas.bend, off / ((batch - low) * (high - batch)), out=formulas.bend)
+        return formulas
 
     def at(self, batch: int) -> npt.NDArray[Any]:
         """Return the quantities at a batch, Python's numbers (n,)."""
@@ -130,7 +131,7 @@ class StepPrediction(Prediction):
     deviation
         For the batches between: how far sizes are off, as a share of their bytes.
     unchecked
-        Why the profiles check no law; empty if they do.
+        Why the profiles check no formula; empty if they do.
     """
 
     batches: tuple[int, ...]
@@ -138,8 +139,8 @@ class StepPrediction(Prediction):
     matched: int
     deviation: Mapping[int, float]
     unchecked: str
-    _sizes: _Laws
-    _older: _Laws | None  # by request, and before the first one
+    _sizes: _Formulas
+    _older: _Formulas | None  # by request, and before the first one
     title = "a step"
 
     def profile(self, batch: int) -> Profile:
@@ -209,7 +210,7 @@ class StepPrediction(Prediction):
             else "older blocks"
         )
         return (
-            f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no law of "
+            f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no formula of "
             f"{int((each > 0).sum()):,} of {counted(len(each), 'block')}, like {what}"
         )
 
@@ -264,13 +265,13 @@ def _at_requests(step: Profile) -> IntArray:
 
 
 def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> StepPrediction:
-    """Fit the sizes of a step's blocks, and the bytes of older ones, as laws of the batch.
+    """Fit the sizes of a step's blocks, and the bytes of older ones, as formulas of the batch.
 
     Parameters
     ----------
     profiles
-        By batch size, two or more; from three on they check the laws. Take 2 rather than 1 for the smallest: at 1 array
-        libraries leave out copies.
+        By batch size, two or more; from three on they check the formulas. Take 2 rather than 1 for the smallest: at 1
+        array libraries leave out copies.
     retained
         Bytes of older blocks at all times, in place of what the profiles know of them.
 
@@ -282,7 +283,7 @@ def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> S
 
     Examples
     --------
-    A block of 1000 bytes, and one of 10 bytes for each sample; batch 3 meets the laws of batches 2 and 4:
+    A block of 1000 bytes, and one of 10 bytes for each sample; batch 3 meets the formulas of batches 2 and 4:
 
     >>> from stowplan import Profile
     >>> from stowplan.prediction.profile_scaling import fit_steps
@@ -308,23 +309,23 @@ def fit_steps(profiles: Mapping[int, Profile], retained: int | None = None) -> S
             older[others, k], older[-1, k] = rest[profile.start[mine]], rest[-1]
             before = np.searchsorted(others, np.arange(len(reference)), "right") - 1
             older[:-1, k] = older[others[np.maximum(before, 0)], k]
-    laws, deviation = _Laws.of(batches, sizes), dict[int, float]()
-    why = "" if batches[1:-1] else "two batch sizes check no law; expected the profile of a third one"
+    formulas, deviation = _Formulas.of(batches, sizes), dict[int, float]()
+    why = "" if batches[1:-1] else "two batch sizes check no formula; expected the profile of a third one"
     for k, batch in enumerate(batches[1:-1], start=1):
         known = sizes[:, k] >= 0
-        size = np.where(known, laws.at(batch), 0).astype(np.int64)
+        size = np.where(known, formulas.at(batch), 0).astype(np.int64)
         deviation[batch] = float(np.abs(sizes[:, k] - size)[known].sum() / max(profiles[batch].size.sum(), 1))
         steps = profiles[batch], replace(reference, size=size)
         found, predicted = (int(one.step_bytes().max(initial=0)) for one in steps)
         if abs(found - predicted) > TOLERANCE * found:
             why = (
-                f"the step of batch {batch} has {found:,} bytes alive at most, and by the laws of its blocks, with the "
-                f"lifetimes of batch {batches[-1]}, {predicted:,}; expected steps that differ in sizes alone"
+                f"the step of batch {batch} has {found:,} bytes alive at most, and by the formulas of its blocks, with "
+                f"the lifetimes of batch {batches[-1]}, {predicted:,}; expected steps that differ in sizes alone"
             )
     if retained is not None:
         older[:] = retained
-    more = _Laws.of(batches, older) if (older[-1] >= 0).all() else None
-    return StepPrediction(batches, reference, len(pairs[0]), deviation, why, laws, more)
+    more = _Formulas.of(batches, older) if (older[-1] >= 0).all() else None
+    return StepPrediction(batches, reference, len(pairs[0]), deviation, why, formulas, more)
 
 
 def largest_batch(

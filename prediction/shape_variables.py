@@ -294,7 +294,7 @@ def like(given: Sequence[Any], wanted: Sequence[Any]) -> list[Any]:
 
 
 def key_of(examples: Sequence[Any], vary: frozenset[Axis]) -> str:
-    """Return what makes other laws: dtypes, layouts, fixed axes, values that are no arrays, and what varies."""
+    """Return what makes other formulas: dtypes, layouts, fixed axes, values that are no arrays, and what varies."""
     parts = []
     for k, value in enumerate(examples):
         if is_array(value):
@@ -322,7 +322,7 @@ def name_of(names: Sequence[str], axis: Axis) -> str:
 
 
 def stood_in(name: str, value: Any, example: Any) -> Any:
-    """Read what is asked for in the place of an example, or of what stands for it; refuse what no law can tell.
+    """Read what is asked for in the place of an example, or of what stands for it; refuse what no formula can tell.
 
     For an array: a shape, a length, a pair of shape and dtype, or an array.
     """

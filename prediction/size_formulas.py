@@ -1,8 +1,8 @@
-"""Laws: bytes as exact functions of lengths, from a few of their values.
+"""Formulas: bytes as exact functions of lengths, from a few of their values.
 
-A law is a sum of products of powers of lengths. An array's size is a product of lengths, so the bytes alive at a moment
-are a polynomial of them. Its values on a lattice determine it: C(k + d, d) points for total degree d in k lengths, and
-those for the product of all of them::
+A formula is a sum of products of powers of lengths. An array's size is a product of lengths, so the bytes alive at a
+moment are a polynomial of them. Its values on a lattice determine it: C(k + d, d) points for total degree d in k
+lengths, and those for the product of all of them::
 
     x[1]
       |  .
@@ -12,7 +12,7 @@ those for the product of all of them::
       +--------------- x[0]
 
 Values, powers and factors are whole numbers or fractions of them, never rounded until the end, which rounds up.
-O(points) for each law and value.
+O(points) for each formula and value.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Grid:
         below = math.lcm(*(share.denominator for row in shares for share in row))
         return np.array([[int(share * below) for share in row] for row in shares], dtype=object).T, below
 
-    def fit(self, values: Any) -> Laws:
-        """Find the laws of many quantities at once.
+    def fit(self, values: Any) -> Formulas:
+        """Find the formulas of many quantities at once.
 
         Parameters
         ----------
@@ -89,11 +89,11 @@ class Grid:
             Whole numbers (quantities, points).
         """
         factors, below = self._factors
-        return Laws(self.steps, np.array(values, dtype=object).reshape(-1, len(factors)) @ factors, below)
+        return Formulas(self.steps, np.array(values, dtype=object).reshape(-1, len(factors)) @ factors, below)
 
 
 @dataclass(frozen=True, eq=False)
-class Laws:
+class Formulas:
     """Quantities as sums of products of powers of lengths.
 
     Attributes

@@ -336,20 +336,20 @@ class Bytes(NamedTuple):
 
 
 class Costs:
-    """The bytes of updates of an optimizer's parameters, by laws ``a + b * elements`` found from two small updates."""
+    """The bytes of updates of an optimizer's parameters: ``a + b * elements``, found from two small updates."""
 
     def __init__(self, optimizer: optim.Optimizer) -> None:
         self._optimizer = optimizer
-        self._laws: dict[Any, tuple[Bytes, Bytes]] = {}
+        self._tries: dict[Any, tuple[Bytes, Bytes]] = {}
 
     def of(self, parameter: torch.Tensor, group: int) -> Bytes:
         """Return the bytes of one parameter's update."""
         key = (group, parameter.dtype, parameter.device)
-        if key not in self._laws:
-            self._laws[key] = self._tried(_FEW, *key), self._tried(2 * _FEW, *key)
+        if key not in self._tries:
+            self._tries[key] = self._tried(_FEW, *key), self._tried(2 * _FEW, *key)
         more = parameter.numel() / _FEW - 1
         return Bytes(
-            *(max(0, round(few + more * (twice - few))) for few, twice in zip(*self._laws[key], strict=True))
+            *(max(0, round(few + more * (twice - few))) for few, twice in zip(*self._tries[key], strict=True))
         )
 
     def _tried(self, elements: int, group: int, dtype: torch.dtype, device: torch.device) -> Bytes:

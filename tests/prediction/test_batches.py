@@ -79,7 +79,7 @@ def with_older(batch: int, older: list[int], before: int = 0) -> Profile:
     return replace(one, alive=one.step_bytes()[one.start] + older)
 
 
-def test_older_blocks_follow_laws() -> None:
+def test_older_blocks_follow_formulas() -> None:
     """500 bytes, and 1000 of each item before the second request: kept where they are alive, beside the escaped."""
     profiles = {n: with_older(n, [500 + 1000 * n, 500]) for n in (2, 3, 4)}
     model = fit_steps(profiles)
@@ -152,7 +152,7 @@ def test_a_power_of_the_batch_is_predicted_exactly() -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 10**4), st.integers(1, 100), st.integers(5, 500))
 def test_a_square_beside_an_affine_size_is_uncertain_by_as_much(a: int, b: int, c: int, target: int) -> None:
-    """It is no law, and where it counts nothing is told; whatever is told is right to the uncertain share."""
+    """It is no formula, and where it counts nothing is told; whatever is told is right to the uncertain share."""
 
     def size(n: int) -> int:
         return a + b * n + c * n * n
@@ -170,7 +170,7 @@ def test_what_no_profile_checks_is_said() -> None:
     profiles = {batch: step(batch, [0] * n, rows[:n]) for batch, n in ((2, 199), (3, 199), (4, 200))}
     model = fit_steps(profiles)
     assert model.cannot_tell(4) == ""
-    assert model.cannot_tell(9).endswith("check no law of 1 of 200 blocks, like request 199 (800 bytes at 4)")
+    assert "check no formula of 1 of 200 blocks, like request 199 (800 bytes at 4)" in model.cannot_tell(9)
     # Two of three ask for it: it is as large at both, or grows with the batch.
     profiles[3] = step(3, [0] * 199 + [600], [*rows[:199], 0])
     profiles[4] = step(4, [0] * 199 + [600], [*rows[:199], 0])
@@ -184,7 +184,7 @@ def test_steps_whose_blocks_live_otherwise_check_nothing() -> None:
     others = Profile(np.array([10, 20, 20]) * 3, [0, 1, 3], [5, 2, 4], period=6)
     same = {n: Profile(np.array([10, 20, 20]) * n, [0, 1, 2], [5, 4, 3], period=6) for n in (2, 4)}
     why = fit_steps({**same, 3: others}).cannot_tell(8)
-    assert why.startswith("the step of batch 3 has 90 bytes alive at most, and by the laws of its blocks")
+    assert why.startswith("the step of batch 3 has 90 bytes alive at most, and by the formulas of its blocks")
 
 
 def test_a_network_s_step_is_predicted(chainer: Any) -> None:

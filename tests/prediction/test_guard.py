@@ -1,4 +1,4 @@
-"""`stowplan.guard`: an error before the first byte, what cannot be judged said, and wrong laws dropped."""
+"""`stowplan.guard`: an error before the first byte, what cannot be judged said, and wrong formulas dropped."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_kinds_of_arguments_that_are_too_many_are_said(monkeypatch: pytest.Monke
         deque((guarded(np.ones(1000), share / 10) for share in range(8)), maxlen=0)
 
 
-def test_a_wrong_law_is_dropped_and_said() -> None:
+def test_a_wrong_formula_is_dropped_and_said() -> None:
     def sometimes(x: Any) -> Any:
         return x * 2 if large[0] else x * 2 + (x * 3 + x * 4)
 
@@ -214,7 +214,7 @@ def test_a_wrong_law_is_dropped_and_said() -> None:
         guarded(np.ones(3_000_000))
 
 
-def test_a_right_law_stays(recwarn: pytest.WarningsRecorder) -> None:
+def test_a_right_formula_stays(recwarn: pytest.WarningsRecorder) -> None:
     guarded = stowplan.guard(memory="8 GiB", learning_seconds=math.inf)(table)
     for n in (4_000, 4_001, 4_001):
         guarded(np.ones(n))

@@ -155,12 +155,12 @@ def failing(x: Any) -> Any:
         (awaited, "coroutine"),
         (threaded, "other threads"),
         (leaking(), "keeps some"),
-        (stepwise, "follows no law"),
-        (of_powers_of_two, "follows no law"),
+        (stepwise, "follows no formula"),
+        (of_powers_of_two, "follows no formula"),
         (failing, "OSError: no such device"),
     ],
 )
-def test_what_follows_no_law_is_said(function: Callable[[Any], Any], reason: str) -> None:
+def test_what_follows_no_formula_is_said(function: Callable[[Any], Any], reason: str) -> None:
     prediction = patient(function, LINE)
     found = prediction.peak(x=10**8)
     assert reason in found.cannot_tell
@@ -182,7 +182,7 @@ def test_the_largest_is_the_last_that_fits() -> None:
     assert prediction.largest("x", 0, 100) is None
 
 
-def test_dtypes_and_options_are_other_laws() -> None:
+def test_dtypes_and_options_are_other_formulas() -> None:
     prediction = patient(padded, SQUARE, width=5)
     shape = (2000, 3000)
     assert prediction.peak(x=shape).asked == 8 * (2010 * 3010 + 2009 * 3010)
@@ -216,7 +216,7 @@ def test_copies_that_a_layout_causes_are_predicted(function: Callable[[Any], Any
     assert (peak.cannot_tell, abs(peak.asked - true) <= peak.total // 100) == ("", True)
 
 
-def test_a_layout_that_is_asked_about_is_another_law() -> None:
+def test_a_layout_that_is_asked_about_is_another_formula() -> None:
     prediction = patient(np.ascontiguousarray, SQUARE)
     assert prediction.peak(a=np.ones((900, 900))).asked == 0
     assert prediction.peak(a=np.ones((900, 900)).T).asked == 8 * 900**2
@@ -275,13 +275,13 @@ def jumping(x: Any) -> Any:
     return np.repeat(x, 5) if len(x) > 500_000 else x + 1
 
 
-def test_a_size_at_which_the_laws_end_is_found() -> None:
+def test_a_size_at_which_the_formulas_end_is_found() -> None:
     prediction = patient(jumping, LINE)
     assert prediction.peak(x=200_000).cannot_tell == ""
     found = prediction.peak(x=5_000_000)
-    assert "its laws do not hold: at x[0] = " in found.cannot_tell
+    assert "its formulas do not hold: at x[0] = " in found.cannot_tell
     assert found.asked <= 5 * 8 * 5_000_000
-    assert "its laws do not hold" in prediction.explain()
+    assert "its formulas do not hold" in prediction.explain()
 
 
 def test_an_answer_says_how_far_beyond_its_runs_it_is() -> None:
@@ -355,7 +355,7 @@ def test_wrong_shapes_are_refused() -> None:
             prediction.peak(**shapes)
 
 
-def test_explain_gives_the_law() -> None:
+def test_explain_gives_the_formula() -> None:
     text = patient(scaled, SQUARE).explain()
     assert "16 x[0] x[1] + 16 x[1] + 24 bytes" in text
     assert "Not counted: what other processes take" in text

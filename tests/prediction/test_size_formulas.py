@@ -1,4 +1,4 @@
-"""Laws against polynomials with the same coefficients, evaluated plainly."""
+"""Formulas against polynomials with the same coefficients, evaluated plainly."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def value(terms: dict[tuple[int, ...], int], lengths: tuple[int, ...]) -> int:
 
 
 @given(polynomials(), st.lists(st.integers(0, 10**7), min_size=4, max_size=4))
-def test_laws_are_the_polynomials(
+def test_formulas_are_the_polynomials(
     polynomial: tuple[Grid, dict[tuple[int, ...], int]], far: list[int]
 ) -> None:
     grid, terms = polynomial
-    laws = grid.fit([[value(terms, point) for point in grid.points], [7] * len(grid.points)])
+    formulas = grid.fit([[value(terms, point) for point in grid.points], [7] * len(grid.points)])
     lengths = tuple(far[: len(grid.base)])
-    assert laws.at(lengths).tolist() == [value(terms, lengths), 7]
-    assert laws.terms(0) == {powers: Fraction(factor) for powers, factor in terms.items() if factor}
+    assert formulas.at(lengths).tolist() == [value(terms, lengths), 7]
+    assert formulas.terms(0) == {powers: Fraction(factor) for powers, factor in terms.items() if factor}
 
 
 @pytest.mark.parametrize(("length", "bytes_"), [(13, 7), (14, 7), (10**9 + 1, 5 * 10**8 + 1)])
-def test_a_law_rounds_up(length: int, bytes_: int) -> None:
+def test_a_formula_rounds_up(length: int, bytes_: int) -> None:
     assert Grid((12,), (12,), 1).fit([6, 12]).at([length])[0] == bytes_
 
 

@@ -143,12 +143,12 @@ def test_where_it_cannot_tell_there_is_no_answer(
     result = stowplan("fit", *files[1:], *asked)
     assert result.exit_code == 1
     assert result.stdout == "5 blocks, 5 of them fitted from batches 3 and 4\n"
-    assert result.stderr.startswith("Error: cannot tell: two batch sizes check no law")
+    assert result.stderr.startswith("Error: cannot tell: two batch sizes check no formula")
     assert not (tmp_path / "x.profile").exists()
     result = stowplan("fit", *files[1:], *asked, "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["predictions"], found.get("largest")) == (1, [], None)
-    assert found["cannot_tell"].startswith("two batch sizes check no law")
+    assert found["cannot_tell"].startswith("two batch sizes check no formula")
 
 
 def plate(batch: int) -> Profile:
@@ -160,13 +160,13 @@ def plate(batch: int) -> Profile:
 @pytest.mark.parametrize(
     "asked", [["--batch", "1500"], ["--memory", "1GiB"], ["--batch", "1500", "--device", "cuda:9GiB"]]
 )
-def test_what_follows_no_law_is_not_answered(asked: list[str], tmp_path: Path) -> None:
+def test_what_follows_no_formula_is_not_answered(asked: list[str], tmp_path: Path) -> None:
     result = stowplan("fit", *saved(tmp_path, plate, (300, 310, 400)), *asked)
     assert result.exit_code == 1
     assert "fits" not in result.output
     assert "largest" not in result.stdout
     assert (
-        "are uncertain: the profiles check no law of 1 of 3 blocks, like request 1 (1292832 bytes at 400)"
+        "are uncertain: the profiles check no formula of 1 of 3 blocks, like request 1 (1292832 bytes at 400)"
         in (" ".join(result.stderr.split()))
     )
 

@@ -8,7 +8,7 @@ asked       answered                                                      exit s
 --device    whether a batch fits a device, with each of the pools there   one does not, or cannot tell
 ==========  ============================================================  ==============================
 
-One law answers all three (`stowplan.prediction.profile_scaling`).
+One formula answers all three (`stowplan.prediction.profile_scaling`).
 """
 
 from __future__ import annotations
