@@ -18,6 +18,7 @@ from .table import Table
 
 DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 NETWORKS = ("alexnet_b1_train", "resnet18_b1_train", "resnet50_b1_train", "transformer_small_b1_train")
+PUBLISHED = ("resnet50", "tiny_bert", "bert_base", "bert_large", "bert_nezha", "pangu_2.6B", "pangu_13B")
 STREAMS = 4
 
 
@@ -45,8 +46,8 @@ def tables(quick: bool) -> Iterator[Table]:
         alone = sum(pack(_part(reuse.problem, stream_of[maker] == s)).peak for s in range(STREAMS))
         placed.append(_placed(name, reuse.problem, f"{alone / 2**20:,.1f}"))
     if not quick:
-        for name in ("resnet50", "pangu_2.6B"):
-            placed.append(_placed(f"the paper's {name}, one stream", _published(name), ""))
+        for name in PUBLISHED:
+            placed.append(_placed(f"the paper's {name}, one stream", published(name), ""))
     columns = ("network", "operators", "tensors", "forbidden pairs", "CPU s", "plain, CPU s", "less (44 %)")
     yield Table(f"Which tensors may share memory, {STREAMS} streams", columns, decided, DECIDED)
     columns = ("problem", "bound MiB", "arena / bound", "plain / bound", "a stream an arena, MiB")
@@ -132,7 +133,7 @@ def _part(problem: Problem, chosen: np.ndarray) -> Problem:
     return Problem(problem.size[chosen], problem.start[chosen], problem.end[chosen])
 
 
-def _published(name: str) -> Problem:
+def published(name: str) -> Problem:
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(gzip.decompress((DATA / "idealloc" / f"{name}.csv.gz").read_bytes()))
         file.flush()

@@ -145,16 +145,17 @@ WORDS = 4096
 class Gpt(nn.Module):
     """A decoder over `WORDS` words: four blocks, or two if narrow; the head has the embedding's weights."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, blocks: int | None = None, length: int = 128) -> None:
         super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(128, width)
-        self.blocks = nn.Sequential(*(Attention(width) for _ in range(4 if width >= 512 else 2)))
+        self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(length, width)
+        blocks = blocks or (4 if width >= 512 else 2)
+        self.blocks = nn.Sequential(*(Attention(width) for _ in range(blocks)))
         self.norm = nn.LayerNorm(width)
         nn.init.normal_(self.words.weight, std=0.02)
 
     def forward(self, words: Tensor) -> Tensor:
         """Map (N, length) to (N, WORDS, length)."""
-        x = self.words(words) + self.places(torch.arange(words.shape[1]))
+        x = self.words(words) + self.places(torch.arange(words.shape[1], device=words.device))
         return (self.norm(self.blocks(x)) @ self.words.weight.T).transpose(1, 2)
 
 

@@ -103,10 +103,11 @@ def is_foreign(node: Node) -> bool:
     return isinstance(target, OpOverload) and target.namespace not in ("aten", "prims", "stowplan")
 
 
-def is_on_host(node: Node) -> bool:
-    """Whether all tensors of a node's result are the host's."""
+def device_of(node: Node) -> torch.device | None:
+    """Return the device that all tensors of a node's result are on; None where there are several."""
     leaves = pytree.tree_leaves(node.meta.get("val"))
-    return all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor))
+    found = {leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    return found.pop() if len(found) == 1 else None
 
 
 def bytes_of(tree: Any) -> dict[int, int]:

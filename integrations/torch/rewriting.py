@@ -23,7 +23,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..scheduling import Schedule, StepGraph, simulate
-from .nodes import BATCH_NORM, define, is_name, is_on_host, is_random, named_by, run_in_place, storages
+from .nodes import BATCH_NORM, define, device_of, is_name, is_random, named_by, run_in_place, storages
 from .seams import pack_like, schema_of
 from .step_graph import KEEPS, REPEATABLE, WORKSPACE, given_to, operators
 from .updates import UPDATE, update_name
@@ -31,17 +31,21 @@ from .updates import UPDATE, update_name
 NO_STATISTICS = torch.ops.aten._native_batch_norm_legit.no_stats
 """Batch normalization in training without running statistics: the first three results are the same."""
 
-STATE_BYTES = torch.get_rng_state().nbytes
+STATE_BYTES = {"cpu": torch.get_rng_state().nbytes, "cuda": 16}
+"""Of a generator's state, by the kind of its device; it is on the host."""
 
 
 def mark_repeatable(module: GraphModule, *, anywhere: bool = False) -> None:
     """Mark what can run again although it draws random numbers, and has more bytes than the states that it takes.
 
-    `scheduled` can have the host's operators run again, PyTorch those `anywhere`.
+    `scheduled` can have operators of the host and of CUDA run again, PyTorch those `anywhere`.
     """
     for node in operators(module):
-        if is_random(node) and not schema_of(node.target).is_mutable and (anywhere or is_on_host(node)):
-            node.meta[REPEATABLE] = sum(storages(node).values()) > 2 * STATE_BYTES
+        if is_random(node) and not schema_of(node.target).is_mutable:
+            device = device_of(node)
+            state = STATE_BYTES.get(device.type) if device is not None else None
+            if anywhere or state is not None:
+                node.meta[REPEATABLE] = sum(storages(node).values()) > 2 * (state or 0)
 
 
 def scheduled(module: GraphModule, step: StepGraph, schedule: Schedule) -> GraphModule:
@@ -61,15 +65,22 @@ def scheduled(module: GraphModule, step: StepGraph, schedule: Schedule) -> Graph
     return found
 
 
-def _exchange(state: torch.Tensor) -> torch.Tensor:
-    before = torch.get_rng_state()
-    torch.set_rng_state(state)
+def _state_of(device: torch.device) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _exchange(state: torch.Tensor, device: torch.device) -> torch.Tensor:
+    before = _state_of(device)
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
     return before
 
 
-RANDOM_STATE = define("random_state() -> Tensor", torch.get_rng_state)
-EXCHANGE = define("exchange_random_state(Tensor state) -> Tensor", _exchange)
-"""Sets the state of the host's generator, and returns the one before. Operators, so that their bytes are seen."""
+RANDOM_STATE = define("random_state(Device device) -> Tensor", _state_of)
+EXCHANGE = define("exchange_random_state(Tensor state, Device device) -> Tensor", _exchange)
+"""Sets the state of a device's generator, and returns the one before. Operators, so that their bytes are seen."""
 
 
 class _Writer:
@@ -90,7 +101,7 @@ class _Writer:
             for other in self.again.get(position, ()):
                 self.run_again(other)
             if operator in repeated and is_random(self.nodes[operator]):
-                self.random_state[operator] = self.drawn(RANDOM_STATE)
+                self.random_state[operator] = self.drawn(RANDOM_STATE, self.nodes[operator])
             self.run(operator)
         self.copy(self.module.graph.output_node())
         # Names that nothing reads would keep results.
@@ -114,7 +125,7 @@ class _Writer:
 
     def run_again(self, operator: int) -> None:
         node = self.nodes[operator]
-        before = self.drawn(EXCHANGE, self.random_state[operator]) if is_random(node) else None
+        before = self.drawn(EXCHANGE, node, self.random_state[operator]) if is_random(node) else None
         copied = self.copy(node)
         statistics: list[Node] = []
         if node.target is BATCH_NORM:
@@ -124,10 +135,11 @@ class _Writer:
             if name not in statistics:
                 self.copy(name)
         if before is not None:
-            self.drawn(EXCHANGE, before)
+            self.drawn(EXCHANGE, node, before)
 
-    def drawn(self, operator: Any, *args: Node) -> Node:
-        """Call an operator that returns a generator's state."""
-        node = self.graph.call_function(operator, args)
-        node.meta["val"] = torch.empty(STATE_BYTES, dtype=torch.uint8, device="meta")
+    def drawn(self, operator: Any, by: Node, *args: Node) -> Node:
+        """Call an operator that returns the state of the generator that a node draws from."""
+        device = device_of(by) or torch.device("cpu")
+        node = self.graph.call_function(operator, (*args, device))
+        node.meta["val"] = torch.empty(STATE_BYTES[device.type], dtype=torch.uint8, device="meta")
         return node

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.papers import __main__ as command
-from experiments.papers import nntrainer
+from experiments.papers import nntrainer, somas
+from stowplan.packing import pack
 
 from ..children import ROOT
 
@@ -107,6 +108,11 @@ def test_somas() -> None:
     assert placed["alexnet_b1_train"]["arena / bound"] == "1.000"
     assert float(placed["alexnet_b1_train"]["a stream an arena, MiB"]) > 235.2
     assert set(pairs) == {"0"}
+
+
+@pytest.mark.parametrize("name", somas.PUBLISHED)
+def test_somas_own_tensors_are_at_the_bound(name: str) -> None:
+    assert pack(somas.published(name)).optimal
 
 
 def test_revbifpn() -> None:
