@@ -41,7 +41,7 @@ ctypedef int32_t (*who_asks_function)(void*) noexcept
 
 
 cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
-    cdef cppclass Event:
+    cdef cppclass Event "stowplan::Event":
         pass
 
     cdef cppclass RecordedStep:
@@ -63,7 +63,7 @@ cdef extern from "passive_service.hpp" namespace "stowplan::profiler" nogil:
         int64_t step_bytes
         uint64_t repeats
 
-    cdef struct Holding "stowplan::PeakHolders::Holding":
+    cdef struct Holding "stowplan::profiler::PeakHolders::Holding":
         int64_t bytes
         uint64_t blocks
 

@@ -57,7 +57,7 @@ if os.path.islink(_ALLOCATOR) and not any(name.endswith(".so") for name in os.li
 _load = lazily(
     __name__,
     {
-        **dict.fromkeys(("chainer", "dask", "torch")),
+        **dict.fromkeys(("chainer", "dask", "errors", "torch")),
         **dict.fromkeys(("CupyPool", "NumpyPool", "TorchPool"), "allocator"),
         **dict.fromkeys(("CupyRecorder", "NumpyRecorder", "Profile", "TorchRecorder"), "profiler"),
         **dict.fromkeys(("guard", "predict"), "prediction"),

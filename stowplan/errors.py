@@ -4,3 +4,5 @@ Each class also derives from the built-in exception that a caller would expect, 
 """
 
 from .common.errors import *  # noqa: F403
+
+__all__ = [name for name, one in [*globals().items()] if isinstance(one, type) and issubclass(one, Exception)]

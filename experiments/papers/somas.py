@@ -134,6 +134,7 @@ def _part(problem: Problem, chosen: np.ndarray) -> Problem:
 
 
 def published(name: str) -> Problem:
+    """Return the problem of one of the paper's networks."""
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         file.write(gzip.decompress((DATA / "idealloc" / f"{name}.csv.gz").read_bytes()))
         file.flush()

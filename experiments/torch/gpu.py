@@ -200,7 +200,7 @@ def measure(name: str, kept: Kept) -> None:
 
 
 def with_pool(name: str, budget: int) -> Row:
-    """Train within a budget under a pool, which has no figures of the allocator's: return the time, and whether equal."""
+    """Train within a budget under a pool, without figures of the allocator's: return the time, and whether equal."""
     pool = stowplan.TorchPool(device=DEVICE) if CUDA else stowplan.TorchPool()
     if CUDA:
         pool.install()

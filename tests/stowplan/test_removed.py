@@ -12,6 +12,7 @@ import stowplan
 from stowplan.errors import ConflictError, FormatError, RemovedError, StowplanError
 from stowplan.removed import MOVED, REMOVED
 
+from ..children import printed
 from .command_line import refused
 from .command_line import stowplan as command_line
 
@@ -69,6 +70,11 @@ def test_what_has_moved_is_found_with_a_warning(name: str) -> None:
     spec = found.__spec__
     assert spec is not None
     assert spec.name == MOVED[name]
+
+
+def test_errors_need_no_import_of_their_own() -> None:
+    assert printed("-c", "import stowplan; print(stowplan.errors.BudgetError.__name__)") == "BudgetError\n"
+    assert printed("-c", "from stowplan.errors import *; print({'os', 'Any'} & {*globals()})") == "set()\n"
 
 
 def test_errors_come_back_from_another_process() -> None:
