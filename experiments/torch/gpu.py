@@ -183,7 +183,7 @@ def measure(name: str, kept: Kept) -> None:
         return _row(original, own, plain_step(own, loss))
 
     def pooled() -> Row:
-        asked = {"name": name, "budget": resident + before // 2}
+        asked = {"name": name, "budget": half}
         try:
             return ask("experiments.torch.gpu:with_pool", asked, seconds=150)
         except CannotRunError as error:
@@ -191,7 +191,8 @@ def measure(name: str, kept: Kept) -> None:
 
     first = kept.add("plain", None, plain)
     resident, before = first["resident"], first["peak"]
-    kept.add("half", None, lambda: ours(resident + max(before // 2, first["least"])))
+    half = resident + max(before // 2, first["least"])
+    kept.add("half", None, lambda: ours(half))
     kept.add("half, TorchPool", None, pooled)
     kept.add("least", None, lambda: ours(resident + first["least"]))
     kept.add("compile_backend", None, tagged)
