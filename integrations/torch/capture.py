@@ -112,6 +112,11 @@ class Captured:
             raise GraphError(
                 "the step draws from Python's random, or its sizes are symbols; expected tensors"
             )
+        if any(one.pass_arg_as_tensor for one in arguments):
+            raise GraphError(
+                "the step reads a number of NumPy's, which a graph would compute with as a tensor; expected a "
+                "Python number, by float() or int()"
+            )
         tensors = [one.example for one in arguments]
         for kind in {type(one) for one in tensors} - {torch.Tensor, torch.nn.Parameter}:
             raise GraphError(
@@ -129,7 +134,7 @@ class Captured:
                 raise GraphError(f"{what}; expected a step that does not ask, or strict=False")
             warnings.warn(f"stowplan: {what}", stacklevel=2)
         number, kept = take_loss(module)
-        with seams.told_as_plain():
+        with seams.as_outside():
             made = self._backend(module, tensors, number)
         self.reason, captured = None, proxy(self)  # Dynamo keeps what it calls for good
 
@@ -140,6 +145,11 @@ class Captured:
                     results = made(*args)
             finally:
                 seams.compile_lock.acquire()
+            # What the program has detached may be the very tensor that it keeps, or a view of it.
+            results = [
+                one if k in kept or not isinstance(one, torch.Tensor) else one.detach()
+                for k, one in enumerate(results)
+            ]
             return [
                 _Kept.apply(_PAST, [one]) if k in kept and not one.requires_grad else one
                 for k, one in enumerate(results)

@@ -106,7 +106,11 @@ class CompileBackend:
             decompositions=DECOMPOSITIONS,
             keep_inference_input_mutations=True,
         )
-        with seams.functorch.config.patch(backward_pass_autocast="off"):  # as backward() after the block
+        drawing = seams.inductor.config.patch(fallback_random=True)  # what nothing reads, too
+        with (
+            drawing,
+            seams.functorch.config.patch(backward_pass_autocast="off"),
+        ):  # as backward() after the block
             compiled = compile_both(as_eager(module), inputs)
         return compiled
 

@@ -1,6 +1,6 @@
 """A captured graph's operators, so that they give the bits of the program outside of a graph.
 
-AOTAutograd differs from eager PyTorch in five things, which change last bits, or miss an error:
+AOTAutograd differs from eager PyTorch in six things, which change last bits, or miss an error:
 
 - It decomposes some composite operators (dropout, upsampling, recurrent layers) in Python. While it traces here, it
   does not.
@@ -10,6 +10,7 @@ AOTAutograd differs from eager PyTorch in five things, which change last bits, o
 - ``one_hot`` looks at its classes, which have no values while AOTAutograd traces.
 - What is written in place into a tensor that has gaps (a part of another) keeps the layout, and exponentials and sums
   depend on it. The functional operator's result has none.
+- It takes some operators to keep the layout of what they take, which they do not (`MISTRACED`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,57 @@ def _bernoulli(given: torch.Tensor, p: float = 0.5, generator: Any = None) -> An
     return NotImplemented if generator is not None else BERNOULLI(given, p)
 
 
-DECOMPOSITIONS = {aten.bernoulli.p: _bernoulli}
-"""For AOTAutograd: functional operators whose random numbers are in another order than those of the form in place."""
+MISTRACED = (
+    aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward, aten.binary_cross_entropy_backward,
+    aten._log_softmax_backward_data, aten.native_layer_norm_backward, aten.native_dropout_backward, aten.elu_backward,
+    aten.hardswish_backward, aten.softplus_backward, aten.hardsigmoid_backward, aten.hardtanh_backward,
+    aten.log_sigmoid_forward, aten._native_batch_norm_legit_functional, aten.native_batch_norm_backward,
+)  # fmt: skip
+"""Operators whose strides PyTorch traces wrongly where a tensor is not contiguous."""
+
+
+def _as_strided(target: Any) -> Any:
+    """Return a decomposition to an operator that calls this one; its strides are traced as those of a real call."""
+    known: dict[str, Any] = {}
+
+    def meta(*args: Any) -> Any:
+        return seams.pytree.tree_map_only(torch.Tensor, torch.empty_like, known[_layouts(args)])
+
+    schema = str(seams.schema_of(target)).removeprefix("aten::")
+    operator = define(schema, target)
+    LIBRARY.impl(schema.partition("(")[0], meta, "Meta")
+
+    def decomposed(*args: Any) -> Any:
+        tensors = [one for one in seams.pytree.tree_leaves(args) if isinstance(one, torch.Tensor)]
+        if all(one.is_contiguous() for one in tensors):
+            return NotImplemented
+        with seams.outside_modes():
+            found = target(*seams.pytree.tree_map_only(torch.Tensor, zeros_like, args))
+            known[_layouts(args)] = seams.pytree.tree_map_only(
+                torch.Tensor, lambda one: one.to("meta"), found
+            )
+        return operator(*args)
+
+    return decomposed
+
+
+def _layouts(tree: Any) -> str:
+    return str(
+        seams.pytree.tree_map_only(torch.Tensor, lambda one: (one.shape, one.stride(), one.dtype), tree)
+    )
+
+
+def zeros_like(said: torch.Tensor) -> torch.Tensor:
+    """Return real zeros in a tensor's layout."""
+    return torch.empty_strided(said.shape, said.stride(), dtype=said.dtype, device=said.device).zero_()
+
+
+DECOMPOSITIONS = {
+    aten.bernoulli.p: _bernoulli,
+    **{one.default: _as_strided(one.default) for one in MISTRACED},
+}
+"""For AOTAutograd: functional operators whose random numbers are in another order than those of the form in place, and
+`MISTRACED`."""
 
 WITH_GAPS = define(
     "with_gaps(Tensor self, SymInt[] strides) -> Tensor",

@@ -63,18 +63,27 @@ class Classes:
         )
         changeable = (one for kind in kinds for one in kind.__mro__ if one.__flags__ & _MAY_CHANGE)
         self._kinds = [*{*changeable, torch.Tensor}]
+        # Dynamo guards what is in a module's __dict__, and not what is missing there.
+        asks = any({"__dict__", "vars"} & {*one.co_names} for one in code)
+        self._modules = own if asks else []
+        self._keys = self._every_key()
         self._methods = self._every_method()
         self._functions = [one for _, row in self._methods for one in row if isinstance(one, FunctionType)]
         self._seen = self._see()
 
     def have_changed(self) -> bool:
         """Whether their bases or methods are others; without a look at methods while all attributes are the same."""
+        if self._keys != self._every_key():
+            return True
         now = self._see()
         if len(now) != len(self._seen) or not all(map(is_, now, self._seen)):
             if self._every_method() != self._methods:
                 return True
             self._seen = now
         return False
+
+    def _every_key(self) -> list[Any]:
+        return [tuple(vars(one)) for one in self._modules]
 
     def _see(self) -> list[Any]:
         seen = [one for kind in self._kinds for one in (kind.__mro__, *vars(kind).values())]

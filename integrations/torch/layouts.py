@@ -15,6 +15,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ..common.errors import GraphError
+from .eager import zeros_like
 from .nodes import have_strides_alike, is_foreign, require_numbers
 from .seams import OpOverload, pytree, unset_fake_temporarily
 
@@ -41,7 +42,7 @@ def require_layouts(graph: Graph) -> None:
 
 
 def _require(node: Node, given: Any, said: Any) -> None:
-    args, kwargs = pytree.tree_map_only(torch.Tensor, _zeros, given)
+    args, kwargs = pytree.tree_map_only(torch.Tensor, zeros_like, given)
     try:
         found = node.target(*args, **kwargs)
     except (RuntimeError, IndexError, NotImplementedError):
@@ -62,7 +63,3 @@ def _require(node: Node, given: Any, said: Any) -> None:
 
 def _layout(tensor: torch.Tensor) -> Any:
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
-
-
-def _zeros(said: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(said.shape, said.stride(), dtype=said.dtype, device=said.device).zero_()

@@ -234,7 +234,7 @@ class ScheduledTraining:
     def _call(self, number: int, args: tuple[Any, ...]) -> Any:
         plan = self._plans[number]
         if plan.classes.have_changed():
-            raise _Stale("a class, or a method of it, has changed")
+            raise _Stale("a class, a method of it, or a module's keys have changed")
         is_counted = plan.with_state.issuperset(map(id, self._optimizer.state))
         if not is_counted or situation(args, self._optimizer) != plan.situation:
             raise _Stale("gradients, hooks, other parameters' state or memory that is shared have changed")
@@ -307,8 +307,8 @@ def schedule(
     tensor, and oneDNN's LSTM (``torch.backends.mkldnn.flags(enabled=False)`` helps). So does a forward pass that
     registers hooks on parameters or writes on the optimizer, and an exception of the model or the loss, which the error
     names. So do functions that ``torch.jit.script`` or ``torch.compile`` made, a function of PyTorch's that was
-    replaced by one that calls it, and operators whose strides PyTorch traces wrongly (batch normalization of a
-    transposed tensor).
+    replaced by one that calls it, NumPy's numbers, and operators whose strides PyTorch traces wrongly and stowplan does
+    not know of.
 
     *What runs as in plain PyTorch, and is counted*: steps under hooks on all modules or on saved tensors, a dispatch
     mode, anomaly detection, with ``torch.compile`` off or another stance. A forward pass must not change ``grad`` or

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._functorch.config
-import torch._inductor
+import torch._inductor.config
 from torch._dispatch.python import no_python_dispatcher  # leaves out decompositions in Python
 from torch._dynamo import convert_frame, exc  # exc: what Dynamo raises; ObservedException: the program's own
 from torch._dynamo.backends.common import aot_autograd  # the documented way to write a backend
@@ -44,7 +44,13 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils import _pytree as pytree  # trees of arguments
 
 # modes that see operators as they run
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+)
+from torch.utils._python_dispatch import (
+    _disable_current_modes as outside_modes,
+)
 
 TRIED = (2, 14)
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -146,12 +152,16 @@ def replaced_functions(graph: Any) -> str:
 
 
 @contextmanager
-def told_as_plain() -> Iterator[None]:
-    """Have what a backend runs told that it is not compiled: PyTorch's functions compute otherwise if they are."""
+def as_outside() -> Iterator[None]:
+    """Have what a backend runs compute as outside of a graph.
+
+    It is told that it is not compiled, by which PyTorch's functions decide; it draws what random numbers nothing reads.
+    """
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = False
     try:
-        yield
+        with torch._inductor.config.patch(fallback_random=True):  # they are no dead code
+            yield
     finally:
         torch.compiler._is_compiling_flag = before
 

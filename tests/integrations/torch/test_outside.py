@@ -1,0 +1,135 @@
+"""What a graph would lose of a step: draws that nothing reads, detached tensors, layouts, what a module lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
+
+from stowplan.errors import GraphError
+from stowplan.torch import compile_backend, schedule
+
+from .steps import STEPS, assert_same, left, plain, same_as_plain, sgd
+
+
+class Heads(nn.Module):
+    """Two heads, of which the loss reads one; the other draws."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(12, 8)
+        self.main, self.other = (nn.Sequential(nn.Dropout(p), nn.Linear(8, 4)) for p in (0.3, 0.5))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.first(x)
+        return self.other(x), self.main(x)
+
+
+def main_head(model: nn.Module, x: Tensor) -> Tensor:
+    torch.rand(3)
+    return model(x)[1].square().mean()
+
+
+def test_draws_that_nothing_reads_are_made() -> None:
+    torch.manual_seed(0)
+    model, batches = Heads(), [(torch.randn(8, 12),)] * STEPS
+    same_as_plain(model, batches, main_head)
+    twins = Heads(), Heads()
+    twins[1].load_state_dict(twins[0].state_dict())
+    compiled = torch.compile(main_head, backend=compile_backend(), dynamic=False)
+    optimizers = [sgd(one) for one in twins]
+    expected = plain(twins[0], optimizers[0], batches, main_head)
+    assert_same(plain(twins[1], optimizers[1], batches, compiled), expected)
+
+
+class Keeps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept = self.layer(x)
+        self.detached, self.part = self.kept.detach(), self.kept.detach()[0]
+        self.row = self.kept[0]
+        return self.kept.square().mean()
+
+
+def test_what_forward_detaches_and_keeps_requires_no_gradient() -> None:
+    torch.manual_seed(0)
+    model, x = Keeps(), torch.randn(3, 4)
+    training, history = schedule(model, sgd(model)), []
+    for _ in range(STEPS):
+        training.step(x)
+        history.append(model.part)
+        names = ("kept", "row", "detached", "part")
+        assert [getattr(model, name).requires_grad for name in names] == [True, True, False, False]
+        assert model.detached.data_ptr() == model.kept.data_ptr()
+    training = schedule(model, sgd(model), lambda model, x: model(x) + history[-1].sum())
+    assert training.step(x) > 0
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.norm = nn.MultiheadAttention(16, 4), nn.LayerNorm(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.attention(x, x, x)[0]).transpose(0, 1)
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": F.mse_loss,
+    "smooth": F.smooth_l1_loss,
+    "huber": F.huber_loss,
+    "logarithm": lambda y, t: -(F.log_softmax(y.transpose(1, 2), -1) * t.transpose(1, 2)).mean(),
+    "softplus": lambda y, t: (F.softplus(y.transpose(1, 2)) * t.transpose(1, 2)).mean(),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_transposed_tensors(name: str) -> None:
+    torch.manual_seed(0)
+    batch = torch.randn(6, 5, 16), torch.randn(5, 6, 16)
+    same_as_plain(Attention(), [batch] * STEPS, lambda model, x, t: LOSSES[name](model(x), t))
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.__dict__["calls"] = self.__dict__.get("calls", 0) + 1
+        return self.layer(x).square().mean() * (2 if "doubled" in vars(self) else 1)
+
+
+def test_what_is_missing_in_a_module() -> None:
+    torch.manual_seed(0)
+    models = Counts(), Counts()
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [sgd(model) for model in models]
+    training = schedule(models[1], optimizers[1])
+    for k in range(6):
+        if k == 4:
+            for model in models:
+                model.doubled = True
+        x = torch.randn(3 + k % 2, 4)
+        expected = plain(models[0], optimizers[0], [(x,)], lambda model, x: model(x))
+        torch.manual_seed(1)
+        assert_same([training.step(x), *left(models[1], optimizers[1])], expected)
+        assert models[1].calls == models[0].calls == k + 1
+
+
+def test_a_number_of_numpys_is_refused() -> None:
+    model, weight = nn.Linear(4, 4), np.float64(0.5)
+
+    def loss(model: Any, x: Tensor) -> Tensor:
+        return model(x).square().mean() * weight
+
+    with pytest.raises(GraphError, match="a number of NumPy's"):
+        schedule(model, sgd(model), loss).step(torch.randn(3, 4))
