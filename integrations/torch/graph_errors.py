@@ -20,6 +20,9 @@ KNOWN = {
     "the step is called with",
     "aten._ctc_loss": "ctc_loss has a shape that depends on the values of the lengths; expected another loss, or "
     "stowplan.torch.compile_backend for the model without it",
+    "in multi_head_attention_forward)": "the values of a mask decide whether it is causal; expected is_causal=True or "
+    "False beside mask=",
+    "in gaussian_nll_loss)": "gaussian_nll_loss looks at the values of the variances; expected its formula",
     "FloatTrueDiv(1.0": "batch normalization with momentum=None divides by its number of batches, which no "
     "graph knows; expected a momentum",
 }

@@ -10,6 +10,9 @@
 
 from __future__ import annotations
 
+import dis
+import re
+import sysconfig
 import warnings
 from collections.abc import Iterable, Sequence
 from operator import is_
@@ -21,7 +24,7 @@ from torch import nn
 
 from ..common.errors import GraphError, ScheduleError
 from .seams import OptimizedModule, has_hooks, traced
-from .updates import are_shared, group_of
+from .updates import PYTORCH, are_shared, group_of
 
 
 def situation(tensors: Sequence[Any], optimizer: torch.optim.Optimizer) -> Any:
@@ -63,9 +66,16 @@ class Classes:
         )
         changeable = (one for kind in kinds for one in kind.__mro__ if one.__flags__ & _MAY_CHANGE)
         self._kinds = [*{*changeable, torch.Tensor}]
-        # Dynamo guards what is in a module's __dict__, and not what is missing there.
-        asks = any({"__dict__", "vars"} & {*one.co_names} for one in code)
-        self._modules = own if asks else []
+        # Dynamo guards what is in an object's __dict__, and not what is missing there.
+        asks = any(
+            one.co_name == "__getattr__" or {"__dict__", "vars"} & {*one.co_names}
+            for one in code
+            if not one.co_filename.startswith(PYTORCH)
+        )
+        kept = [value for one in own for value in vars(one).values() if hasattr(value, "__dict__")]
+        self._looked_in = (
+            [*own, *{id(one): one for one in kept if not callable(one)}.values()] if asks else []
+        )
         self._keys = self._every_key()
         self._methods = self._every_method()
         self._functions = [one for _, row in self._methods for one in row if isinstance(one, FunctionType)]
@@ -83,7 +93,7 @@ class Classes:
         return False
 
     def _every_key(self) -> list[Any]:
-        return [tuple(vars(one)) for one in self._modules]
+        return [tuple(vars(one)) for one in self._looked_in]
 
     def _see(self) -> list[Any]:
         seen = [one for kind in self._kinds for one in (kind.__mro__, *vars(kind).values())]
@@ -145,6 +155,20 @@ def require_no_effects(optimizer: torch.optim.Optimizer, *, calls_program: bool)
         warnings.warn(f"stowplan: {what} them as they were before the step", stacklevel=2)
 
 
+def require_no_catch() -> None:
+    """Raise if the program that Dynamo is at catches that something is missing: no guard sees when it is there."""
+    for code in traced().traced_code:
+        caught = sorted(_MISSING & {*code.co_names})
+        catches = "suppress" in code.co_names or any(
+            one.opname in _CATCH for one in dis.get_instructions(code)
+        )
+        if caught and catches and not _LIBRARY.match(code.co_filename):
+            raise GraphError(
+                f"the step catches {caught[0]} at {code.co_filename}:{code.co_firstlineno} {code.co_name}, and no "
+                "guard sees what was missing; expected 'in', hasattr, or a default of getattr or dict.get"
+            )
+
+
 def require_no_autocast() -> None:
     """Raise if autocast is on: outside of the step it keeps casts of parameters over steps."""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
@@ -174,5 +198,8 @@ def require_alone(model: nn.Module) -> None:
         )
 
 
+_LIBRARY = re.compile(rf"{re.escape(PYTORCH)}|{re.escape(sysconfig.get_paths()['stdlib'])}/(?!site-packages)")
+_MISSING = {"AttributeError", "KeyError", "LookupError"}
+_CATCH = ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH")  # of Python 3.11 on, and 3.10
 _COMPILED = (OptimizedModule, torch.jit.ScriptModule)
 _DISTRIBUTED = ("DistributedDataParallel", "FullyShardedDataParallel", "DataParallel", "DTensor")

@@ -157,7 +157,8 @@ def require_numbers(graph: Graph, key: str = "val") -> None:
                     "the graph has sizes that are symbols; expected torch.compile(..., dynamic=False)"
                     if node.op == "placeholder"
                     else f"what {node.name} returns depends on values{line_at(node)}; expected shapes that do not, as "
-                    "by weights in the place of a mask: (x * mask).sum() / mask.sum()"
+                    "by weights in the place of a mask: (x * mask).sum() / mask.sum(); or one plain call first, where "
+                    "the model keeps what it finds"
                 )
 
 

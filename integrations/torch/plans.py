@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -91,8 +92,10 @@ class Planner:
     before: BeforeUpdate | None
     within: Within
 
-    def plan(self, module: GraphModule, inputs: list[Any], reason: str, *, accumulates: bool) -> Plan:
-        """Return the plan for a Dynamo graph with these inputs; `reason` is that of `StepStats`."""
+    def plan(
+        self, module: GraphModule, inputs: list[Any], batch: Any, reason: str, *, accumulates: bool
+    ) -> Plan:
+        """Return the plan for a Dynamo graph with these inputs, of a batch; `reason` is that of `StepStats`."""
         keeps = reason_against_early(self.optimizer, self.before)
         if keeps is None and are_shared(self.optimizer, inputs):
             keeps = SHARED
@@ -104,16 +107,17 @@ class Planner:
         )
         mark_repeatable(joint)
         run, solution, taken = self.within.write(
-            joint, graph(joint), self._resident(inputs) + state, RESIDENT
+            joint, graph(joint), self._resident(inputs, batch, joint) + state, RESIDENT
         )
         # A share is one of the first step's: a shorter batch has as many bytes.
         self.within = replace(self.within, budget=self.within.total(taken.plain_peak))
         stats = StepStats(**vars(taken), keeps_gradients=keeps, reason=reason)
         return Plan(before, run, solution, stats, with_state, Classes(self.model))
 
-    def _resident(self, inputs: list[Any]) -> int:
-        """Return the bytes that exist throughout, each storage once."""
+    def _resident(self, inputs: list[Any], batch: Any, joint: GraphModule) -> int:
+        """Return the bytes that exist throughout, each storage once: also what the graph keeps, or does not read."""
         groups = (group["params"] for group in self.optimizer.param_groups)
-        every = [*self.model.parameters(), *self.model.buffers(), *inputs, *chain(*groups)]
+        constants = [attrgetter(node.target)(joint) for node in joint.graph.find_nodes(op="get_attr")]
+        every = [*self.model.parameters(), *self.model.buffers(), *inputs, *constants, *chain(*groups)]
         gradients = [one.grad for one in every if one.is_leaf]
-        return sum(bytes_of([every, gradients, list(self.optimizer.state.values())]).values())
+        return sum(bytes_of([every, batch, gradients, list(self.optimizer.state.values())]).values())

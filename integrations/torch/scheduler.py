@@ -29,7 +29,14 @@ from ..common.errors import GraphError, ScheduleError
 from ..scheduling.solve import Solution
 from .budgets import Within
 from .capture import Captured, LimitReachedError
-from .guards import require_alone, require_no_autocast, require_no_effects, situation, switches
+from .guards import (
+    require_alone,
+    require_no_autocast,
+    require_no_catch,
+    require_no_effects,
+    situation,
+    switches,
+)
 from .plans import Plan, Planner, StepStats
 from .seams import ELSEWHERE, dynamo, pytree
 from .updates import BeforeUpdate, layout_of, left, reason_against_early, require_served, update_all
@@ -60,6 +67,7 @@ class ScheduledTraining:
         self._latest: Plan | None = None
         self._accumulates = self._only_plans = self._is_full = False
         self._ran: Plan | None = None
+        self._batch: tuple[Any, ...] = ()
         self._key: Any = None
         self._unseen: dict[str, Any] = {}
         self._reason, self._stale, self._steps, self._plain_steps = "", "the first step", 0, 0
@@ -166,7 +174,7 @@ class ScheduledTraining:
             if holds():
                 return self._without_plan(batch, reason)
         for _ in range(2):
-            self._ran = None
+            self._ran, self._batch = None, batch
             frame = self._frame()
             try:
                 full = torch.compiler.set_stance("eager_on_recompile") if self._is_full else nullcontext()
@@ -178,6 +186,8 @@ class ScheduledTraining:
                 continue
             except LimitReachedError as error:
                 return self._without_plan(batch, str(error))
+            finally:
+                self._batch = ()  # which is the program's
             self._latest = self._ran or self._latest
             return self._ended(loss, planned=self._ran is not None)
         raise AssertionError("a plan was stale right after it was made")
@@ -222,11 +232,12 @@ class ScheduledTraining:
     def _make(self, module: GraphModule, inputs: list[Any], _: int) -> Callable[..., Any]:
         """Plan a Dynamo graph; return what runs in its place."""
         if len(self._plans) >= _limit():
-            raise LimitReachedError
+            raise LimitReachedError("there are as many plans as torch._dynamo.config.recompile_limit allows")
+        require_no_catch()
         calls_program = reason_against_early(self._optimizer, self._planner.before) is not None
         require_no_effects(self._optimizer, calls_program=calls_program)
         reason = self._frames[self._key].reason or self._reason
-        plan = self._planner.plan(module, inputs, reason, accumulates=self._accumulates)
+        plan = self._planner.plan(module, inputs, self._batch, reason, accumulates=self._accumulates)
         training, number = proxy(self), len(self._plans)  # Dynamo keeps what it calls for good
         self._plans.append(plan)
         return lambda *args: training._call(number, args)
@@ -315,15 +326,15 @@ def schedule(
     set the default type: that step runs without it.
 
     *What no guard sees*: the sign of a zero among numbers, what ``functools.lru_cache`` keeps, ``os.environ``, the
-    ``_version`` of a tensor, hooks on autograd's nodes, and what the program has promised Dynamo (``allow_in_graph``,
-    ``assume_constant_result``, ``nonstrict_trace``). Make a new training if one of them changes.
+    ``_version`` of a tensor, hooks on autograd's nodes, attributes of metaclasses, what is missing in a Python module,
+    in a function or in the ``__dict__`` of what the model does not keep, and what the program has promised Dynamo
+    (``allow_in_graph``, ``assume_constant_result``, ``nonstrict_trace``). Make a new training if one of them changes.
     Methods of classes are guarded where the class is a module's, a base's, of what a module keeps, or ``torch.Tensor``,
     and where the graph has methods of it that were not PyTorch's own.
 
     *What is not checked or counted*: values that ``torch.distributions`` would check; memory that an operator takes and
     frees while it runs; what ``before_update`` allocates. The peak is higher than ``stats.peak`` by two bytes an
-    element of the statistics of a LayerNorm whose input is in bfloat16 and whose weights are not; and, with
-    ``before_update``, by one parameter's bytes for Adam.
+    element of the statistics of a LayerNorm whose input is in bfloat16 and whose weights are not.
 
     *Python objects*: what forward writes on them remains after the step. ``before_update`` and hooks on the optimizer
     run within it, and see them as before; a warning tells.

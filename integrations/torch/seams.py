@@ -121,9 +121,9 @@ def lines_that_ask() -> str:
     found: dict[str, None] = {}
     for guard in traced().guards:
         if guard.create_fn_name() in GUARDS_OF_FUNCTIONS and id(_value(guard)) in asked:
-            line = guard.user_stack[-1]
-            if line.filename != modules.__file__:  # which asks how to raise an error
-                found[f"{line.filename}:{line.lineno}"] = None
+            lines = guard.user_stack[-2:]  # who asks is often a function that does nothing else
+            if lines[-1].filename != modules.__file__:  # which asks how to raise an error
+                found[" > ".join(f"{line.filename}:{line.lineno}" for line in lines)] = None
     return ", ".join(found)
 
 

@@ -17,9 +17,7 @@ are updated apart. O(n log n) for n inputs.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -273,7 +271,6 @@ def add_updates(
             rows.append((number, own, groups.get(id(tensor))))
     early = [] if accumulates else sorted((row for row in rows if row[2] is not None), key=lambda row: row[1])
     parts = [early] if together and early else _parts([(inputs[row[0]].nbytes, row) for row in early])
-    at_once = sum if any(group.get("foreach") for group in optimizer.param_groups) else max
     with joint.graph.inserting_before(output):
         for number, part in enumerate([*parts, *([row] for row in rows if row not in early)]):
             updates, numbers = number < len(parts), [row[0] for row in part]
@@ -281,9 +278,7 @@ def add_updates(
             node = joint.graph.call_function(UPDATE, arguments)
             node.meta = {PHASE: Phase.UPDATE, "val": None, WORKSPACE: 0}
             if updates:
-                node.meta[WORKSPACE] = at_once(
-                    costs.of(inputs[k], groups[id(inputs[k])]).workspace for k in numbers
-                )
+                node.meta[WORKSPACE] = costs.at_once([(inputs[k], groups[id(inputs[k])]) for k in numbers])
             elif inputs[numbers[0]].grad is None:
                 node.meta[KEEPS] = True
             group = None if together else part[0][2]
@@ -329,14 +324,18 @@ def _parts(rows: Sequence[tuple[int, Any]]) -> list[list[Any]]:
 
 
 class Bytes(NamedTuple):
-    """Bytes that an update has alive while it runs, and those of the state that it keeps."""
+    """Bytes of an update: alive while it runs, of the state that it keeps, and alive while the next one runs.
+
+    The last are what a loop over parameters still has names for.
+    """
 
     workspace: int
     state: int
+    left: int
 
 
 class Costs:
-    """The bytes of updates of an optimizer's parameters: ``a + b * elements``, found from two small updates."""
+    """The bytes of updates of an optimizer's parameters: ``a + b * elements``, found from small updates."""
 
     def __init__(self, optimizer: optim.Optimizer) -> None:
         self._optimizer = optimizer
@@ -352,23 +351,37 @@ class Costs:
             *(max(0, round(few + more * (twice - few))) for few, twice in zip(*self._tries[key], strict=True))
         )
 
-    def _tried(self, elements: int, group: int, dtype: torch.dtype, device: torch.device) -> Bytes:
-        parameter = nn.Parameter(torch.ones(elements, dtype=dtype, device=device))
-        parameter.grad = torch.ones_like(parameter)
-        twin = copy.copy(self._optimizer)
-        twin.state = defaultdict(dict)
-        twin.param_groups = [{**self._optimizer.param_groups[group], "params": [parameter]}]
+    def at_once(self, parameters: list[tuple[torch.Tensor, int]]) -> int:
+        """Return the bytes alive while one call updates parameters, each with its group, in this order."""
+        found = [self.of(*one) for one in parameters]
+        if any(group.get("foreach") for group in self._optimizer.param_groups):
+            return sum(one.workspace for one in found)
+        before = [0, *(one.left for one in found)]
+        return max((one.workspace + left for one, left in zip(found, before, strict=False)), default=0)
+
+    def _tried(self, elements: int, *key: Any) -> Bytes:
+        (one, state), (two, _) = (self._taken(count, elements, *key) for count in (1, 2))
+        return Bytes(one, state, max(two - one, 0))
+
+    def _taken(
+        self, count: int, elements: int, group: int, dtype: torch.dtype, device: torch.device
+    ) -> tuple[int, int]:
+        """Return the bytes alive in an update of so many parameters, and those of one's state."""
+        parameters = [nn.Parameter(torch.ones(elements, dtype=dtype, device=device)) for _ in range(count)]
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        twin = type(self._optimizer)(parameters)  # some make their state here
+        twin.param_groups = [{**self._optimizer.param_groups[group], "params": parameters}]
         step = unwrapped_step(type(twin))  # without the hooks that the user has put on it
         with torch.no_grad():
             step(twin)
-            kept = twin.state[parameter]
-            state = sum(bytes_of(kept).values())
             peak = measure(step, twin).peak
-            if "step" in kept:  # some updates take more later on: RAdam's, ASGD's
-                kept["step"] = kept["step"] * 0 + _LATE
-                step(twin)
-                peak = max(peak, measure(step, twin).peak)
-            return Bytes(peak, state)
+            for kept in twin.state.values():
+                if "step" in kept:  # some updates take more later on: RAdam's, ASGD's
+                    kept["step"] = kept["step"] * 0 + _LATE
+            step(twin)
+            peak = max(peak, measure(step, twin).peak)
+            return peak, sum(bytes_of(twin.state[parameters[0]]).values())
 
 
 FEW_BYTES = 64 << 10

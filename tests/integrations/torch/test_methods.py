@@ -103,7 +103,7 @@ def test_another_method_of_a_class_makes_another_plan(name: str) -> None:
     assert found == expected
     (reason,) = [plan.reason for plan in training.plans][1:]
     assert (
-        reason == "a class, a method of it, or which attributes a module has, have changed"
+        reason == "a class, a method of it, or a module's keys have changed"
         or "type(args[0].scale).__call__" in reason
     )
 

@@ -133,3 +133,11 @@ def test_a_number_of_numpys_is_refused() -> None:
 
     with pytest.raises(GraphError, match="a number of NumPy's"):
         schedule(model, sgd(model), loss).step(torch.randn(3, 4))
+
+
+def test_tensors_of_numbers_are_resident() -> None:
+    model, x = nn.Linear(4, 4, bias=False), torch.randn(3, 4)
+    training = schedule(
+        model, sgd(model), lambda model, x: (model(x) * torch.tensor([1.0, 2, 3, 4])).square().mean()
+    )
+    assert training.plan(x).resident == 64 + 64 + 48 + 16  # weight, momentum, batch, numbers

@@ -214,18 +214,17 @@ def connected(model: nn.Module, x: Tensor) -> Tensor:
             "expected sparse=False",
         ),
         (Over(nn.LSTM(4, 4)), None, torch.ones(3, 2, 4), r"oneDNN's LSTM.*mkldnn\.flags\(enabled=False\)"),
-        (
-            nn.Linear(4, 4),
-            drawing,
-            torch.ones(2, 4),
-            "Python's random.*a number that the step is called with",
-        ),
         (nn.Linear(4, 6), connected, torch.ones(5, 2, 4), "ctc_loss has a shape that depends.*another loss"),
     ],
 )
 def test_refusals_of_layers_name_the_reason(model: nn.Module, loss: Any, batch: Tensor, way: str) -> None:
     with pytest.raises(GraphError, match=rf" at .*test_refusals\.py:[0-9]+ \w+[: ].*{way}"):
         schedule(model, sgd(model), loss).step(batch)
+
+
+def test_pythons_random_is_refused() -> None:  # from 2.14 on without the line
+    with pytest.raises(GraphError, match="draws from Python's random"):
+        schedule(model := nn.Linear(4, 4), sgd(model), drawing).step(torch.ones(2, 4))
 
 
 @pytest.mark.parametrize(
