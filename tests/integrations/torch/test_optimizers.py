@@ -32,6 +32,19 @@ def test_options_of_the_optimizer_keep_their_bits(options: dict[str, Any]) -> No
     same_as_plain(model, batches, entropy, lambda model: torch.optim.AdamW(model.parameters(), **options))
 
 
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Adam, torch.optim.RMSprop, torch.optim.Adadelta, torch.optim.SGD]
+)
+def test_a_loop_over_parameters_keeps_what_it_has_names_for(kind: Any) -> None:
+    """The peak is in the update, of several parameters; one's intermediates are alive in the next one's update."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(88, 88, bias=False) for _ in range(6)])
+    batches = [(torch.randn(2, 88),)] * 3
+    same_as_plain(
+        model, batches, lambda model, x: model(x).square().mean(), lambda m: kind(m.parameters(), 0.01)
+    )
+
+
 def test_clipping_waits_for_all_gradients() -> None:
     def clip(model: nn.Module) -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 0.01)

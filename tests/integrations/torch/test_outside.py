@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,30 @@ def test_tensors_of_numbers_are_resident() -> None:
         model, sgd(model), lambda model, x: (model(x) * torch.tensor([1.0, 2, 3, 4])).square().mean()
     )
     assert training.plan(x).resident == 64 + 64 + 48 + 16  # weight, momentum, batch, numbers
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with suppress(AttributeError):
+            x = x + self.state
+        self.state = self.layer(x).detach()
+        return self.layer(x).square().mean()
+
+
+def test_what_is_caught_as_missing_is_refused() -> None:
+    model = Recurrent()
+    with pytest.raises(
+        GraphError, match=r"catches AttributeError at .*test_outside\.py:\d+ forward, and no guard"
+    ):
+        schedule(model, sgd(model)).step(torch.randn(3, 4))
+    assert not hasattr(model, "state")
+
+
+def test_what_the_step_does_not_read_of_a_batch_is_resident() -> None:
+    model, x = nn.Linear(4, 4, bias=False), torch.randn(3, 4)
+    training = schedule(model, sgd(model), lambda model, x, unread: model(x).square().mean())
+    assert training.plan(x, {"of": [torch.ones(100)]}).resident == 64 + 64 + 48 + 400
