@@ -198,7 +198,9 @@ def require_alone(model: nn.Module) -> None:
         )
 
 
-_LIBRARY = re.compile(rf"{re.escape(PYTORCH)}|{re.escape(sysconfig.get_paths()['stdlib'])}/(?!site-packages)")
+_LIBRARY = re.compile(
+    rf"<frozen |{re.escape(PYTORCH)}|{re.escape(sysconfig.get_paths()['stdlib'])}/(?!site-packages)"
+)
 _MISSING = {"AttributeError", "KeyError", "LookupError"}
 _CATCH = ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH")  # of Python 3.11 on, and 3.10
 _COMPILED = (OptimizedModule, torch.jit.ScriptModule)
