@@ -115,7 +115,7 @@ class Captured:
         if any(one.pass_arg_as_tensor for one in arguments):
             raise GraphError(
                 "the step reads a number of NumPy's, which a graph would compute with as a tensor; expected a "
-                "Python number, by float() or int()"
+                "Python number, made outside of the step"
             )
         tensors = [one.example for one in arguments]
         for kind in {type(one) for one in tensors} - {torch.Tensor, torch.nn.Parameter}:

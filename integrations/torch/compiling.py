@@ -290,6 +290,7 @@ def compile_backend(
         peak without recomputation. None: PyTorch's own cut.
     compiler
         ``"eager"`` runs PyTorch's own operators: the bits are those of plain PyTorch, and the peak is as predicted.
+        Where a graph breaks, gradients are handed over contiguous, and last bits may differ (a convolution's bias).
         ``"inductor"`` generates code for the two graphs, which fuses operators and may reorder them: what is kept is
         as predicted. A function: as ``fw_compiler`` of ``aot_autograd``.
     solver, time_limit

@@ -38,7 +38,8 @@ MISTRACED = (
     aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward, aten.binary_cross_entropy_backward,
     aten._log_softmax_backward_data, aten.native_layer_norm_backward, aten.native_dropout_backward, aten.elu_backward,
     aten.hardswish_backward, aten.softplus_backward, aten.hardsigmoid_backward, aten.hardtanh_backward,
-    aten.log_sigmoid_forward, aten._native_batch_norm_legit_functional, aten.native_batch_norm_backward,
+    aten.log_sigmoid_forward, aten._native_batch_norm_legit_functional, aten._native_batch_norm_legit_no_training,
+    aten.native_batch_norm_backward,
 )  # fmt: skip
 """Operators whose strides PyTorch traces wrongly where a tensor is not contiguous."""
 
