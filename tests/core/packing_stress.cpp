@@ -23,6 +23,7 @@
 #include "stress.hpp"
 
 using namespace stowplan::packing;
+using stowplan::Control;
 
 namespace {
 
