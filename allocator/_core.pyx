@@ -311,7 +311,7 @@ cdef class Replay(Backend):
         return self.core.let_go(block)
 
     def take_awaited(self, uint32_t granted) -> list[int]:
-        """Return the held blocks whose place this one took, and earlier ones that nobody has collected yet."""
+        """Return the held blocks whose place this block took, and those that earlier calls have not returned."""
         awaited = list(self.core.awaited(granted))
         self.core.drop_awaited(granted)
         return awaited

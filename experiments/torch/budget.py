@@ -20,7 +20,6 @@ from pathlib import Path
 
 import click
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from stowplan.torch import Meter
 
@@ -93,11 +92,7 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
         }
 
     def around_blocks() -> Row:
-        blocks = original.copy()
-        for module in blocks.modules():
-            if type(module).__name__ == model.block:
-                module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
-        step = plain_step(blocks, model.loss)
+        step = plain_step(original.with_checkpoints(), model.loss)
         trained(step, batch)
         return {"peak": peak_of(step, batch), "seconds": seconds_of(step, plain, batch)}
 

@@ -15,7 +15,6 @@ Exit status 1 if a scheduled parameter differs from the plain run's, or a peak i
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 import warnings
@@ -27,7 +26,6 @@ import click
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
-from torch.utils.checkpoint import checkpoint
 
 import stowplan
 from stowplan.torch import compile_backend
@@ -176,10 +174,7 @@ def measure(name: str, kept: Kept) -> None:
             return _row(original, own, plain_step(own, compiled))
 
     def around_blocks() -> Row:
-        own = original.copy()
-        for module in own.modules():
-            if type(module).__name__ == MODELS[name].block:
-                module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+        own = original.with_checkpoints()
         return _row(original, own, plain_step(own, loss))
 
     def pooled() -> Row:

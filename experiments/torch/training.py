@@ -6,6 +6,7 @@ Peaks are measured by `stowplan.torch.Meter` in a step after the first, so that 
 from __future__ import annotations
 
 import copy
+import functools
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from stowplan.errors import BudgetError
 from stowplan.torch import Meter, ScheduledTraining, schedule
@@ -114,8 +116,8 @@ class Original:
 
     Attributes
     ----------
-    model, loss, batch
-        The module before its first step, its loss, and the inputs.
+    model, loss, batch, block
+        The module before its first step, its loss, the inputs, and as of `Model`.
     plain
         A step of PyTorch's, of a model that has been trained.
     expected
@@ -124,7 +126,8 @@ class Original:
 
     def __init__(self, model: Model) -> None:
         torch.manual_seed(0)
-        self.model, self.batch, self.loss = model.build().train(), model.batch(), model.loss
+        self.model, self.batch = model.build().train(), model.batch()
+        self.loss, self.block = model.loss, model.block
         twin = self.copy()
         self.plain = plain_step(twin, self.loss)
         trained(self.plain, self.batch)
@@ -133,6 +136,14 @@ class Original:
     def copy(self) -> nn.Module:
         """Return a model to be trained."""
         return copy.deepcopy(self.model)
+
+    def with_checkpoints(self) -> nn.Module:
+        """Return a model to be trained with `torch.utils.checkpoint` around its blocks."""
+        own = self.copy()
+        for module in own.modules():
+            if type(module).__name__ == self.block:
+                module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+        return own
 
     def scheduled(self, budget: int | None, **options: Any) -> tuple[nn.Module, ScheduledTraining]:
         """Return a model, and its training by a schedule."""

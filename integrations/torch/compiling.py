@@ -107,10 +107,8 @@ class CompileBackend:
             keep_inference_input_mutations=True,
         )
         drawing = seams.inductor.config.patch(fallback_random=True)  # what nothing reads, too
-        with (
-            drawing,
-            seams.functorch.config.patch(backward_pass_autocast="off"),
-        ):  # as backward() after the block
+        casting = seams.functorch.config.patch(backward_pass_autocast="off")  # as backward() after the block
+        with drawing, casting:
             compiled = compile_both(as_eager(module), inputs)
         return compiled
 

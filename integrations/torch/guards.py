@@ -159,10 +159,9 @@ def require_no_catch() -> None:
     """Raise if the program that Dynamo is at catches that something is missing: no guard sees when it is there."""
     for code in traced().traced_code:
         caught = sorted(_MISSING & {*code.co_names})
-        catches = "suppress" in code.co_names or any(
-            one.opname in _CATCH for one in dis.get_instructions(code)
-        )
-        if caught and catches and not _LIBRARY.match(code.co_filename):
+        if not caught or _LIBRARY.match(code.co_filename):
+            continue
+        if "suppress" in code.co_names or any(one.opname in _CATCH for one in dis.get_instructions(code)):
             raise GraphError(
                 f"the step catches {caught[0]} at {code.co_filename}:{code.co_firstlineno} {code.co_name}, and no "
                 "guard sees what was missing; expected 'in', hasattr, or a default of getattr or dict.get"

@@ -25,10 +25,10 @@ constexpr Bytes kHostAlignment = 64;
 //
 // Its account is of what the kernel has to give: pages of arenas and of the heap that are resident, and upstream's
 // blocks. Pages of an arena count from their first touch on. All that is held is what has been live at a time, and a
-// slack. The excess goes back: what the heap keeps first, then pages of arenas in which nothing lives. Whole huge
-// pages go first, as each comes back with one fault. Parts of them go where more than a slack of their own has to go;
-// it doubles, up to kMostParts, each time that more parts have gone back than was ever live. A request costs nothing
-// once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
+// slack. The pool returns the excess: first the heap's free pages, then pages of arenas in which nothing lives. Whole
+// huge pages go first, as each comes back with one fault. Parts of them go where more than a slack of their own has to
+// go; it doubles, up to kMostParts, each time that more parts have gone back than was ever live. A request costs
+// nothing once all of the arena is in memory; before, O(its pages), and O(live log live) where pages go back.
 //
 // Until the first step begins, the heap may serve alone, and no request is noted: serve_by_heap().
 class HostLanes {
