@@ -8,6 +8,9 @@ partitioner). Six of the models need ``pip install transformers``.
 Peaks are as in `training`. Seconds are the process's CPU time of a step, on one thread, the least of several in turn
 with the plain step. Each row is in a file as soon as it is measured; a run that was cut goes on from there.
 
+The resident set is that of a process of its own, which trains some steps, plainly or within half of the peak with a
+`stowplan.TorchPool`: the most in its life, planning included, less what it had when the model was made.
+
 Exit status 1 if a parameter differs from the plain run's, a peak is above its budget or not as predicted to 1 %, or
 something failed.
 """
@@ -21,17 +24,21 @@ from pathlib import Path
 import click
 import torch
 
-from stowplan.torch import Meter
+from stowplan import TorchPool
+from stowplan.torch import Meter, schedule
 
 from ..measures import output
+from ..measures.apart import ONE_THREAD, ask
 from ..measures.kept import Row
+from ..measures.usage import of_this_process
 from .kept import Kept
 from .metered import partitioned
-from .models import of_models, rows_of
-from .training import Model, Original, peak_of, plain_step, seconds_of, trained
+from .models import MODELS, of_models, rows_of
+from .training import Model, Original, optimizer_of, peak_of, plain_step, seconds_of, trained
 
 BUDGETS = 9
 SETTINGS = (1.0, 0.5, 0.2, 0.05, 0.0)
+PLACE = f"{__package__}.budget:most_resident"
 
 TITLE = "Models of PyTorch trained within budgets"
 NOTE = (
@@ -39,7 +46,9 @@ NOTE = (
     "are CPU times over the plain step's. *free*: stowplan without a budget below the plain peak; *half*: within "
     "half of the peak; *least*: the least peak found. *torch*: the least peak that "
     "`activation_memory_budget` gave, over five settings; *beside it*: stowplan's time at no higher a peak. "
-    "*checkpoint*: `torch.utils.checkpoint` around each block. *right*: in all ten budgets parameters equal to the bit "
+    "*checkpoint*: `torch.utils.checkpoint` around each block. *resident set*: the most of a process in its life, "
+    "planning included, less what it had when the model was made; *half's*: within half of the peak, with a "
+    "`stowplan.TorchPool`. *right*: in all ten budgets parameters equal to the bit "
     "after three steps, the peak within the budget, and as predicted to 1 %."
 )
 COLUMNS = [
@@ -62,6 +71,8 @@ COLUMNS = [
         )
     ),
     output.Column("planning s", "planning", "{:.1f}".format),
+    output.Column("resident set MiB", "most_resident", output.mib),
+    output.Column("half's MiB", "half_most_resident", output.mib),
     output.Column("right", "right"),
 ]
 
@@ -107,12 +118,31 @@ def measure(model: Model, limit: float | None, kept: Kept) -> None:
 
     first = kept.add("plain", None, bounds)
     resident, before, floor = first["resident"], first["peak"], first["least"]
+    half = max(floor, before // 2)
+    for way, budget in (("plain process", None), ("half's process", half + resident)):
+        asked = {"name": kept.name, "budget": budget}
+        kept.add(way, None, lambda asked=asked: {"resident_set": ask(PLACE, asked, ONE_THREAD)})
     budgets = {before + (floor - before) * k // (BUDGETS - 1) for k in range(BUDGETS)}
-    for budget in sorted(budgets | {max(floor, before // 2)}, reverse=True):
+    for budget in sorted(budgets | {half}, reverse=True):
         kept.add("stowplan", budget, functools.partial(ours, budget))
     kept.add("checkpoint", None, around_blocks)
     for setting in SETTINGS:
         kept.add("torch", setting, functools.partial(theirs, setting))
+
+
+def most_resident(name: str, budget: int | None) -> int:
+    """Train a model, plainly or within a budget with a pool; return the bytes that this process had resident for it."""
+    model = MODELS[name]
+    torch.manual_seed(0)
+    own, batch = model.build().train(), model.batch()
+    with torch.no_grad():
+        model.loss(own, *batch)  # what a first call sets up, as the plain step does in `Original`
+    before = of_this_process("VmRSS")
+    step = plain_step(own, model.loss)
+    if budget is not None:
+        step = schedule(own, optimizer_of(own), model.loss, budget=budget, pool=TorchPool()).step
+    trained(step, batch)
+    return of_this_process("VmHWM") - before
 
 
 def wrong(row: Row) -> list[str]:
@@ -138,7 +168,10 @@ def summary(name: str, rows: list[Row]) -> Row:
         (row for row in ours if row["peak"] <= theirs["peak"]), key=lambda row: row["seconds"], default={}
     )
     half = max((row for row in ours if row["peak"] <= plain / 2), key=lambda row: row["peak"], default={})
-    around = next(row for row in rows if row["way"] == "checkpoint")
+    around, whole, half_whole = (
+        next(row for row in rows if row["way"] == way)
+        for way in ("checkpoint", "plain process", "half's process")
+    )
     return {
         "device": "cpu",
         "model": name,
@@ -155,6 +188,8 @@ def summary(name: str, rows: list[Row]) -> Row:
         "checkpoint": around["peak"] / plain,
         "checkpoint_seconds": around["seconds"],
         "planning": max(row["planning"] for row in ours),
+        "most_resident": whole["resident_set"],
+        "half_most_resident": half_whole["resident_set"],
         "right": "yes" if not any(wrong(row) for row in rows) else "NO",
     }
 

@@ -68,15 +68,6 @@ autocast_mode = torch.amp.autocast_mode
 ENTER_AUTOCAST, EXIT_AUTOCAST = autocast_mode._enter_autocast, autocast_mode._exit_autocast
 """Where autocast begins and ends in Dynamo's graph."""
 
-LOGGERS = {
-    getattr(logging.Logger, name, None)
-    for name in (
-        "debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once",
-    )
-    if VERSION >= (2, 13)  # before, Dynamo cannot write this setting to its log
-} - {None}  # fmt: skip
-"""Functions that a graph leaves out."""
-
 ONE_HOT = (torch.nn.functional.one_hot, torch._C._nn.one_hot)
 
 dynamo, functorch, inductor = torch._dynamo, torch._functorch, torch._inductor
@@ -89,16 +80,24 @@ GUARDS = {
     "assume_dunder_attributes_remain_unchanged": False,
     "allow_rnn": True,
     "trace_numpy": False,
-    "ignore_logging_functions": LOGGERS,
 }
 """Dynamo settings: all guards that it can make, of which it leaves out some by default; nothing of NumPy, whose
 functions it would replace by PyTorch's."""
 
 
+def loggers() -> set[Any]:
+    """Return the functions that a graph leaves out: transformers gives ``Logger`` two of them when it is imported."""
+    names = ["debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once"]
+    # Before 2.13, Dynamo cannot write this setting to its log.
+    return {getattr(logging.Logger, name, None) for name in names if VERSION >= (2, 13)} - {None}
+
+
 def optimize(function: Any, backend: Any, failed: Any) -> Any:
     """Return what ``torch.compile`` does of a function, one graph by `GUARDS`; `failed` is told which guard fails."""
     context = torch._dynamo.optimize(backend, nopython=True, dynamic=False, guard_fail_fn=failed)
-    context.enter_exit_hooks.append(torch._dynamo.config._make_closure_patcher(**GUARDS))
+    context.enter_exit_hooks.append(
+        torch._dynamo.config._make_closure_patcher(**GUARDS, ignore_logging_functions=loggers())
+    )
     return context(function)
 
 

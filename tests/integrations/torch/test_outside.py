@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,8 +16,11 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from stowplan.errors import GraphError
 from stowplan.torch import compile_backend, schedule
+from stowplan.torch.seams import VERSION
 
 from .steps import STEPS, assert_same, left, plain, same_as_plain, sgd
+
+LOGGER = logging.getLogger("model")
 
 
 class Heads(nn.Module):
@@ -34,6 +39,20 @@ class Heads(nn.Module):
 def main_head(model: nn.Module, x: Tensor) -> Tensor:
     torch.rand(3)
     return model(x)[1].square().mean()
+
+
+@pytest.mark.skipif(VERSION < (2, 13), reason="before, Dynamo cannot leave them out")
+def test_functions_that_loggers_get_after_us_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers, imported after stowplan, gives ``Logger`` a ``warning_once``."""
+    once = functools.lru_cache(None)(lambda logger, text: logger.warning(text))
+    monkeypatch.setattr(logging.Logger, "warning_once", once, raising=False)
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        LOGGER.warning_once("a loss")  # type: ignore[attr-defined]
+        return main_head(model, x)
+
+    torch.manual_seed(0)
+    same_as_plain(Heads(), [(torch.randn(8, 12),)] * STEPS, loss)
 
 
 def test_draws_that_nothing_reads_are_made() -> None:
