@@ -15,7 +15,6 @@ counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from stowplan import Profile
@@ -24,15 +23,13 @@ from stowplan.packing import Problem
 from stowplan.planning import make_plan
 
 from .measures import output
-from .measures.recordings import WARMUP, predict, recorded, step_of, within_reach, without_small
-from .measures.runner import CELL, NETWORK, RECORDED, CannotRunError, Cell, Row, Runner, command
+from .measures.recordings import WARMUP, step_of
+from .measures.runner import CELL, RECORDED, Cell, Row, Runner, command
 from .measures.workload import Workload
 
 ALIGNMENT = 512
 MOST_STEPS, STEADY_AFTER = 8, 2
 """Steps through CuPy's own pool at most, and how many of them in a row have to reserve nothing."""
-CHECKED = 8
-"""Batch size at which a prediction is compared with a recording, beside those of the figure."""
 POOLS = {
     "none": "no pool",
     "free-lists": "Chainer 1",
@@ -96,18 +93,6 @@ def held_by_cupy(runner: Runner, cell: Cell) -> Row:
     return {"held": held}
 
 
-def check(runner: Runner, cell: Cell) -> Row:
-    """Compare the arena that small batches predict with that of the recorded step."""
-    if not within_reach(runner, cell):
-        raise CannotRunError("takes longer than the limit, or more memory than there is")
-    guess = predict(runner, cell)
-    if guess is None:
-        raise CannotRunError("steps at small batches are of different kinds")
-    found = without_small(recorded(runner, cell).profile)
-    predicted, arena = (make_plan(profile, alignment=ALIGNMENT).arena_bytes for profile in (guess, found))
-    return {"arena": arena, "predicted": predicted, "error": predicted / arena - 1}
-
-
 def draw(rows: Sequence[Row]) -> Any:
     """Draw bars: retained below, the optimized part above, one panel per network."""
     found = [row for row in rows if "note" not in row]
@@ -152,15 +137,6 @@ COLUMNS = [
 ]
 
 
-CHECK_COLUMNS = [
-    NETWORK,
-    output.Column("predicted", "predicted", output.mib),
-    output.Column("recorded", "arena", output.mib),
-    output.Column("error", "error", lambda error: output.percent(error, 3)),
-    output.Column("", "note"),
-]
-
-
 @command(limit=300, quick_limit=5)
 def main(runner: Runner) -> None:
     """Compare the memory of one step with what today's pools reserve for it (Figure 2)."""
@@ -171,11 +147,6 @@ def main(runner: Runner) -> None:
     )
     output.write_table(rows, COLUMNS, runner.out / "memory", "Memory of one step", note)
     output.save(draw(rows), runner.out / "memory")
-    if "training" in runner.phases:
-        at_checked = replace(runner, phases=("training",), batches=(CHECKED,))
-        checks = at_checked.run("prediction", lambda cell: check(runner, cell))
-        title = f"Arena of a step at batch {CHECKED}, predicted from batches 2 and 4"
-        output.write_table(checks, CHECK_COLUMNS, runner.out / "prediction", title, "MiB.")
 
 
 if __name__ == "__main__":

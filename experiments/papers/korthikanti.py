@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stowplan.compat import enable_chainer
 
+from ..measures.ranks import run_ranks
 from ..measures.runner import CannotRunError
 from .table import Table
 
 enable_chainer()
 
 from ..models.split_block import Parallel, activation_bytes  # noqa: E402 (Chainer is mended first)
-from ..parallel.__main__ import Shape, measure  # noqa: E402
 from ..parallel.recomputation import overheads  # noqa: E402
 
-WAYS: tuple[Parallel, ...] = ("tensor", "sequence", "selective")
+
+class Shape(NamedTuple):
+    """The shape of a network of blocks."""
+
+    words: int
+    batch: int
+    width: int
+    heads: int
+    layers: int
+
+
+WAYS: tuple[Parallel, ...] = ("data", "tensor", "sequence", "selective")
+SECONDS = 300
+"""After which ranks are taken to hang."""
 SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=8)
 WIDTHS = ((128, 4), (256, 4), (512, 8))
 """And heads, of what recomputation costs: products of matrices grow faster with the width than what attention keeps."""
@@ -24,30 +37,36 @@ GPT3 = (2048, 1, 12_288, 96)
 """Words, batch, width and heads of GPT-3, a layer of which the paper splits over 8 ranks."""
 
 
+def kept(way: Parallel, ranks: int, shape: Shape) -> list[str]:
+    """Train a step on ranks of MPI; return the row of the one that keeps the most."""
+    found = run_ranks(ranks, "experiments.parallel.rank", [way, *map(str, shape)], SECONDS)
+    most = max(int(rank["kept"]) for rank in found)
+    form = shape.layers * activation_bytes(*shape[:4], ranks, way)
+    error = max((rank["error"] for rank in found if rank["error"] is not None), default=None)
+    off = "" if error is None else f"{error:.1e}"
+    return [way, str(ranks), f"{most:,}", f"{round(form):,}", f"{most / form:.4f}", off]
+
+
 def tables(quick: bool) -> Iterator[Table]:
     """Return what ranks keep, beside the closed forms, if there is MPI; and what recomputation costs."""
-    small = dataclasses.replace(SHAPE, layers=2)
+    small = SHAPE._replace(layers=2)
     rows, note = [], KEPT
     try:
         for ranks in (2,) if quick else (2, 4):
-            for way in WAYS:
-                row = measure(way, ranks, small if quick else SHAPE)
-                sizes = (f"{row[name]:,}" for name in ("kept", "form"))
-                rows.append([way, str(ranks), *sizes, f"{row['kept_over_form']:.4f}"])
+            rows += [kept(way, ranks, small if quick else SHAPE) for way in WAYS]
     except (ModuleNotFoundError, CannotRunError) as error:
         note = f"Not measured: {error}"
-    yield Table(
-        "A rank of MPI keeps, bytes", ("by", "ranks", "kept", "closed form", "kept / form"), rows, note
-    )
-    forms = {way: activation_bytes(*GPT3, 8, way, item=2) for way in WAYS}
+    columns = ("by", "ranks", "kept", "closed form", "kept / form", "gradients off by")
+    yield Table("A rank of MPI keeps, bytes", columns, rows, note)
+    forms = {way: activation_bytes(*GPT3, 8, way, item=2) for way in WAYS[1:]}
     rows = [[way, f"{form / 2**20:,.1f}", f"{forms['tensor'] / form:.1f}"] for way, form in forms.items()]
     yield Table(
         "A layer of GPT-3 on 8 ranks, by the forms", ("by", "kept, MiB", "less than by tensor"), rows, FORMS
     )
     rows = []
     for width, heads in WIDTHS[:1] if quick else WIDTHS:
-        shape = dataclasses.asdict(dataclasses.replace(small, width=width, heads=heads))
-        runs = [overheads(**shape) for _ in range(1 if quick else 5)]
+        shape = small._replace(width=width, heads=heads)
+        runs = [overheads(*shape) for _ in range(1 if quick else 5)]
         found = sorted(runs, key=lambda run: float(run[-1]["extra"]))[len(runs) // 2]  # by full's, the median
         for row in found:
             cells = f"{row['extra']:.1%}", f"{row['extra'] / found[-1]['extra']:.0%}"

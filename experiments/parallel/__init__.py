@@ -1,1 +1,1 @@
-"""What a rank of a split network keeps alive: ``python -m experiments.parallel``; `rank` is what each rank runs."""
+"""A GPT's blocks split over ranks of MPI, for `experiments.papers.korthikanti`: a rank; what recomputation costs."""

@@ -85,11 +85,24 @@ GUARDS = {
 functions it would replace by PyTorch's."""
 
 
-def loggers() -> set[Any]:
+class _Functions(dict[Any, Any]):
+    """Functions as a setting of Dynamo's, whose log is JSON, and sorts sets before 2.13: to it these are {}."""
+
+    def __init__(self, functions: set[Any]) -> None:
+        super().__init__()
+        self._functions = functions
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._functions
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._functions)
+
+
+def loggers() -> _Functions:
     """Return the functions that a graph leaves out: transformers gives ``Logger`` two of them when it is imported."""
     names = ["debug", "info", "warning", "error", "exception", "critical", "log", "warning_once", "info_once"]
-    # Before 2.13, Dynamo cannot write this setting to its log.
-    return {getattr(logging.Logger, name, None) for name in names if VERSION >= (2, 13)} - {None}
+    return _Functions({getattr(logging.Logger, name, None) for name in names} - {None})
 
 
 def optimize(function: Any, backend: Any, failed: Any) -> Any:

@@ -51,8 +51,8 @@ products need `stowplan.chainer.trust`. At GPT-3's shape and eight ranks the pap
 *tensor*. Here *selective* takes 13 % to 27 % of the time of full recomputation, the wider the less
 (``docs/results/papers_korthikanti.md``).
 
-What the forward pass keeps is the paper's closed form (``docs/results/parallel.md``: 32 blocks on real ranks of MPI,
-with gradients within 1.8e-6 of the unsplit network's).
+What the forward pass keeps is the paper's closed form (``docs/results/papers_korthikanti.md``: 8 blocks on real
+ranks of MPI, beside how far gradients are from the unsplit network's).
 
 When it does not help:
 

@@ -16,7 +16,6 @@ from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
 
 from stowplan.errors import GraphError
 from stowplan.torch import compile_backend, schedule
-from stowplan.torch.seams import VERSION
 
 from .steps import STEPS, assert_same, left, plain, same_as_plain, sgd
 
@@ -41,7 +40,6 @@ def main_head(model: nn.Module, x: Tensor) -> Tensor:
     return model(x)[1].square().mean()
 
 
-@pytest.mark.skipif(VERSION < (2, 13), reason="before, Dynamo cannot leave them out")
 def test_functions_that_loggers_get_after_us_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers, imported after stowplan, gives ``Logger`` a ``warning_once``."""
     once = functools.lru_cache(None)(lambda logger, text: logger.warning(text))
