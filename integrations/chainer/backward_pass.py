@@ -43,6 +43,7 @@ class BackwardPass:
         self._step, self._loss_scale = step, loss_scale
         self._readers: Counter[Any] = Counter()  # backward steps that a leaf's gradient waits for
         self._waiting: Counter[Any] = Counter()  # those that the outputs' gradients of a function wait for
+        self._idle: set[int] = set()  # functions, by their ids, of which no input requires a gradient
         step.values.uses = self._count(functions)
         functions.clear()
         self._candidates = Candidates(step.backward_order(), self._waiting)
@@ -57,6 +58,7 @@ class BackwardPass:
         uses: Counter[Any] = Counter()
         for function in functions:
             if not any(node.requires_grad for node in function.inputs):
+                self._idle.add(id(function))
                 continue
             for node in read_by_backward(function):
                 uses[node] += 1
@@ -85,7 +87,7 @@ class BackwardPass:
 
     def _run_next(self) -> None:
         function = self._candidates.pop()
-        if not any(node.requires_grad for node in function.inputs):
+        if id(function) in self._idle:
             take_out(function, self._grads)
             return
         self._step.count_visits(function)
@@ -94,12 +96,8 @@ class BackwardPass:
         for node in dict.fromkeys(function.inputs):
             if node.creator_node is None:
                 self._readers[node] -= 1
-                self._finish_early(node)
+                if self._readers[node] == 0 and node in self._leaves and self._step.frees(node):
+                    self._leaves.pop(node)  # its gradient is complete, and may go before the pass is over
+                    self._step.finish_leaf(node, self._grads, self._loss_scale)
             elif node.requires_grad:
                 self._waiting[node.creator_node] -= 1
-
-    def _finish_early(self, node: Any) -> None:
-        """Finish a leaf whose gradient is complete, if that goes before the pass is over."""
-        if self._readers[node] == 0 and node in self._leaves and self._step.frees(node):
-            self._leaves.pop(node)
-            self._step.finish_leaf(node, self._grads, self._loss_scale)

@@ -247,7 +247,7 @@ class ScheduledStep:
     def _check_early(self, functions: Iterable[Any]) -> None:
         """Update no parameter in the pass by these functions if there is a reason against it, or an array is gone."""
         if self.early is not None and self.checks_early:
-            reason = reason_in(functions, [*self.early.parameters.values()])
+            reason = reason_in(functions, self.early)
             if reason is not None:
                 self.early = None
                 self.keep_gradients(reason)
@@ -404,4 +404,4 @@ class ScheduledStep:
 
 
 def _made(function: Any) -> int:
-    return sum(node.creator_node is not None for node in function.inputs)
+    return sum([node.creator_node is not None for node in function.inputs])

@@ -33,6 +33,8 @@ class FunctionState:
         The values of hidden arrays that were evicted, by name.
     may_read, may_read_outputs
         The indexes of the inputs and outputs that code of the program's may read in its backward step.
+    reads
+        What `gradients.inputs_read` returns; None: not known yet.
     cleared
         The names of hidden arrays that are freed, and that only running it again brings back.
     """
@@ -44,6 +46,7 @@ class FunctionState:
     repeatable: bool | None = None
     may_read: tuple[int, ...] = ()
     may_read_outputs: tuple[int, ...] = ()
+    reads: dict[int, None] | None = None
     packed: dict[str, Any] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)

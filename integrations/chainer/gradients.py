@@ -89,6 +89,7 @@ def note_reads(functions: list[Any]) -> None:
         if (state := getattr(one, "_stowplan", None)) is not None:
             state.may_read = tuple(k for k, node in enumerate(one.inputs) if node in retained)
             state.may_read_outputs = tuple(k for k, node in enumerate(one.outputs) if node() in retained)
+            state.reads = None
 
 
 def _has_code_of_its_own(function: Any) -> bool:
@@ -104,7 +105,11 @@ def _is_chainers(one: Any) -> bool:
 def inputs_read(function: Any) -> dict[int, None]:
     """Return the indexes of the inputs whose arrays a function's backward step reads."""
     state = getattr(function, "_stowplan", None)
-    return dict.fromkeys((*(function._input_indexes_to_retain or ()), *(state.may_read if state else ())))
+    if state is None:
+        return dict.fromkeys(function._input_indexes_to_retain or ())
+    if state.reads is None:
+        state.reads = dict.fromkeys((*(function._input_indexes_to_retain or ()), *state.may_read))
+    return state.reads  # type: ignore[no-any-return]
 
 
 def read_by_backward(function: Any) -> list[Any]:

@@ -111,8 +111,6 @@ def reason_against(optimizer: Any) -> str | None:
     rules = [id(param.update_rule) for param in parameters if param.update_rule is not None]
     if len({*rules}) < len(rules):
         return "parameters share an update rule, and with it the state"
-    if any(end > begin for (_, end), (begin, _) in pairwise(_ranges(_written(parameters)))):
-        return "parameters, or states, share memory: one would be read after the other's update"
     return next(filter(None, map(_reason_against_rule, parameters)), None)
 
 
@@ -137,19 +135,18 @@ def _reason_against_rule(param: Any) -> str | None:
     return None
 
 
-def reason_in(functions: Iterable[Any], parameters: Iterable[Any]) -> str | None:
-    """Return why these parameters cannot be updated while these functions run backward; None if they can."""
+def reason_in(functions: Iterable[Any], early: EarlyUpdate) -> str | None:
+    """Return why parameters cannot be updated while these functions run backward; None if they can."""
     if chainer.is_debug() or {"raise", "call"} & {*np.geterr().values()}:
         return "an error in a number ends the backward pass"
-    known = {id(param) for param in parameters}
-    mine = _ranges(_written(parameters))
+    mine = early.memory
     hooks = [*chainer.get_function_hooks().values()]
     for function in functions:
         if not is_known(function):
             return f"{function.label} is the program's own, and its backward may do anything"
         hooks += function.local_function_hooks.values() if function._n_local_function_hooks else ()
         for node in function.inputs:
-            if node.creator_node is None and id(node.get_variable_or_none()) not in known:
+            if node.creator_node is None and id(node.get_variable_or_none()) not in early.parameters:
                 for begin, end in _ranges([node.data]):
                     at = bisect_right(mine, (end, 0))
                     if at and mine[at - 1][1] > begin:
@@ -175,7 +172,8 @@ def _ranges(arrays: Iterable[Any]) -> list[tuple[int, int]]:
     for array in arrays:
         if array is None or array.size == 0:
             continue
-        begin = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+        # `ctypes` takes longer.
+        begin = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr
         end = begin + array.nbytes
         if not array.flags.forc:
             reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -257,12 +255,26 @@ class EarlyUpdate:
     ----------
     optimizer
         A `chainer.Optimizer` for which `reason_against` returns None.
+
+    Attributes
+    ----------
+    parameters
+        By their ids.
+    memory
+        The addresses that the update writes on, in order.
     """
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self.parameters = {id(param): param for param in optimizer.target.params()}
+        self.memory = _ranges(_written(self.parameters.values()))
         self._done: set[int] = set()
+
+    def reason(self) -> str | None:
+        """Return why no parameter can be updated before all gradients are there; None if some can."""
+        if any(end > begin for (_, end), (begin, _) in pairwise(self.memory)):
+            return "parameters, or states, share memory: one would be read after the other's update"
+        return None
 
     @property
     def has_begun(self) -> bool:
@@ -383,8 +395,10 @@ class Updates:
         if self._wanted is False or not step.releases:
             return
         reason = reason_against(self._outer) or (NESTED if step.nested else None)
+        early = EarlyUpdate(self._outer) if reason is None else None
+        reason = reason if early is None else early.reason()
         if reason is None:
-            step.early = self._early = EarlyUpdate(self._outer)
+            step.early = self._early = early
             step.checks_early = not self._wanted
         else:
             step.keep_gradients(reason)

@@ -34,6 +34,9 @@ from .bit_packing import flat
 PIECE_BYTES = 512 << 10
 """Bytes of a parameter in one piece: with gradient, state and temporaries about a second-level cache."""
 
+MOST_ITEM = 8
+"""Bytes of an element, also of a rule's own copy, at most."""
+
 ELEMENTWISE: frozenset[type] = frozenset(
     {
         optimizers.sgd.SGDRule,
@@ -59,8 +62,9 @@ def update_in_pieces(param: Any) -> None:
 
     Without an update rule nothing happens, as in Chainer.
     """
-    rule = param.update_rule
-    if rule is None or not _is_elementwise(rule):
+    rule, array = param.update_rule, param.array
+    is_small = array is not None and array.size * MOST_ITEM <= PIECE_BYTES
+    if rule is None or is_small or not _is_elementwise(rule):
         param.update()
         return
 

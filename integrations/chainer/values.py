@@ -195,6 +195,8 @@ class StepValues:
         if directions is not None:
             self.evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
             self.evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
+        elif self.sparing is None and _is_complete(function):
+            return
         self._unpack(function)
         for index in inputs_read(function):
             node = function.inputs[index]
@@ -209,7 +211,8 @@ class StepValues:
 
     def require_complete(self, functions: Iterable[Any]) -> None:
         """Raise where a pass by these functions would stop for want of an array: before it updates a parameter."""
-        self._closure(maker for function in functions for maker in self._makers(function))
+        lacking = [function for function in functions if not _is_complete(function)]
+        self._closure(maker for function in lacking for maker in self._makers(function))
 
     def _makers(self, function: Any) -> list[Any]:
         """Return the functions that make again what a function's backward step reads, as it is gone."""
@@ -365,7 +368,8 @@ class StepValues:
         self._place += 1
         for node in (read := read_by_backward(function)):
             self.uses[node] -= 1
-        drop_outputs(function, lambda *_: True)
+        if function._retained_output_data is not None:
+            function._retained_output_data = (None,) * len(function._retained_output_data)
         function._stowplan.packed.clear()
         clear(function, hidden_arrays(function))
         read += [] if self.sparing is None else self.sparing.release(function)
@@ -423,6 +427,18 @@ def _drop(node: Any, array: Any) -> None:
 def _is_swapped(node: Any) -> bool:
     """Whether a node is a parameter's that is fetched when it is used."""
     return swapped(node.get_variable_or_none())
+
+
+def _is_complete(function: Any) -> bool:
+    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
+    state = function._stowplan
+    if state.packed or state.evicted or state.cleared:
+        return False
+    inputs = function.inputs
+    for index in inputs_read(function):
+        if inputs[index]._data is None:
+            return False
+    return all(array is not None for array in function._retained_output_data or ())
 
 
 def has_all(function: Any, state: FunctionState) -> bool:
