@@ -6,16 +6,17 @@ floor                      module, and what it is
 what a program calls       ``training``: the updater, evaluators and report for ``chainer.training``;
                            ``graph_recorder``: a step graph alone; ``scheduler``: runs steps lean or in a budget, and
                            watches, records (``known`` has each schedule) and counts them (``scheduler_stats``)
-steps                      ``recorder``: one that becomes a step graph; ``timed``: one whose operators are timed;
-                           ``execution``: any scheduled one; ``backward_pass`` is its loop over operators
-a step's arrays            ``values``: lets them go, and brings them back; ``gradients``: summed in place; ``sparing``:
-                           what goes under a budget while there is no schedule; ``hiding``: arrays in attributes
+steps                      ``recorder``: one that becomes a step graph, or whose operators are timed; ``execution``:
+                           any scheduled one; ``backward_pass``: its loop over operators, and sums in place
+a step's arrays            ``values``: lets them go, and brings them back; ``sparing``: what goes under a budget while
+                           there is no schedule
 what a schedule asks for   ``schedule_follower``: the one that a running step follows; ``rerun``: runs a function once
-                           more; ``evictions``: which values go to a file or to pinned memory (``pinned``), and when;
+                           more; ``evictions``: which values go to a file or to pinned memory, and when;
                            ``optimizer_in_backward``: updates as soon as a gradient is complete, in pieces (``updates``)
 what is looked at          ``written``: writes of the program; ``retained``: what outlives a step; ``meter``: bytes;
                            ``parameter_swap``: parameters that are out of memory
-the ground                 ``patches``: where a step enters Chainer; ``function_state``: what it notes there;
+the ground                 ``patches``: where a step enters Chainer; ``function_state``: what it notes there, and
+                           what it frees of a function's attributes;
                            ``graph_builder``: rows, storages, edges; ``bit_packing``, ``im2col``: arrays alone
 =========================  =============================================================================================
 

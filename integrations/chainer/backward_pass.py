@@ -12,13 +12,23 @@ A function is a local variable of one call alone: when that returns, nothing her
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import sys
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import chainer
+import numpy as np
 from chainer import _backprop_utils
+from chainer.backends import intel64
+from chainer.functions.activation.relu import ReLU
+from chainer.functions.activation.sigmoid import Sigmoid
 
-from .gradients import Candidates, read_by_backward, take_out
+from .optimizer_in_backward import Consumed
+from .rerun import old_style
 
 if TYPE_CHECKING:
     from .execution import ScheduledStep
@@ -101,3 +111,260 @@ class BackwardPass:
                     self._step.finish_leaf(node, self._grads, self._loss_scale)
             elif node.requires_grad:
                 self._waiting[node.creator_node] -= 1
+
+
+# --- sums of gradients, and what comes next -------------------------------------------------------------------------
+
+
+class Candidates:
+    """Functions whose backward step may be next: in a schedule's order as long as that is possible, else in Chainer's.
+
+    Parameters
+    ----------
+    order
+        Place of each function by its number; None: by rank, as Chainer does.
+    waiting
+        How many functions will still add to the gradients of each function's outputs.
+    """
+
+    def __init__(self, order: Any, waiting: Counter[Any]) -> None:
+        self._order = order
+        self._waiting = waiting
+        self._seen: set[Any] = set()
+        self._heap: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, function: Any) -> None:
+        """Add a function that has a gradient, if it has not been added."""
+        if function not in self._seen:
+            heapq.heappush(self._heap, (self._key(function), len(self._seen), function))
+            self._seen.add(function)
+
+    def pop(self) -> Any:
+        """Return the next one."""
+        if self._order is not None:
+            function = self._heap[0][2]
+            if self._waiting[function] == 0:
+                return heapq.heappop(self._heap)[2]
+            # The schedule is of another graph: go on as Chainer would.
+            self._order = None
+            self._heap = [(self._key(f), age, f) for _, age, f in self._heap]
+            heapq.heapify(self._heap)
+        return heapq.heappop(self._heap)[2]
+
+    def _key(self, function: Any) -> int:
+        if self._order is None:
+            return -int(function.rank)
+        return int(self._order.get(function._stowplan.number, -1))
+
+
+def reachable(outputs: Any) -> list[Any]:
+    """Return all functions that a backward pass from these (node, gradient) may visit."""
+    found: dict[Any, None] = {}
+    stack = [node.creator_node for node, _ in outputs if node.creator_node is not None]
+    while stack:
+        function = stack.pop()
+        if function not in found:
+            found[function] = None
+            stack.extend(n.creator_node for n in function.inputs if n.creator_node is not None)
+    return list(found)
+
+
+def note_reads(functions: list[Any]) -> None:
+    """Note what the program's code may read in a backward step: inputs and outputs that Chainer's nodes have arrays of.
+
+    The program's code is that of its own functions, and, for all functions, that of its function hooks.
+    """
+    hooked = not all(map(_is_chainers, chainer.get_function_hooks().values()))
+    own = [one for one in functions if hooked or _has_code_of_its_own(one)]
+    retained = {node for one in functions for node in read_by_backward(one)} if own else {}
+    for one in own:
+        if (state := getattr(one, "_stowplan", None)) is not None:
+            state.may_read = tuple(k for k, node in enumerate(one.inputs) if node in retained)
+            state.may_read_outputs = tuple(k for k, node in enumerate(one.outputs) if node() in retained)
+            state.reads = None
+
+
+def _has_code_of_its_own(function: Any) -> bool:
+    own = old_style(function) or function
+    hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
+    return not (_is_chainers(own) and all(map(_is_chainers, hooks)))
+
+
+def _is_chainers(one: Any) -> bool:
+    return type(one).__module__.startswith("chainer.")
+
+
+def inputs_read(function: Any) -> dict[int, None]:
+    """Return the indexes of the inputs whose arrays a function's backward step reads."""
+    state = getattr(function, "_stowplan", None)
+    if state is None:
+        return dict.fromkeys(function._input_indexes_to_retain or ())
+    if state.reads is None:
+        state.reads = dict.fromkeys((*(function._input_indexes_to_retain or ()), *state.may_read))
+    return state.reads  # type: ignore[no-any-return]
+
+
+def read_by_backward(function: Any) -> list[Any]:
+    """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
+    nodes = [function.inputs[index] for index in inputs_read(function)]
+    state = getattr(function, "_stowplan", None)
+    more = state.may_read_outputs if state else ()
+    for index in dict.fromkeys((*(function._output_indexes_to_retain or ()), *more)):
+        node = function.outputs[index]()
+        if node is not None:
+            nodes.append(node)
+    return nodes
+
+
+def is_complete(function: Any) -> bool:
+    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
+    state = function._stowplan
+    if state.packed or state.evicted or state.cleared:
+        return False
+    inputs = function.inputs
+    for index in inputs_read(function):
+        if inputs[index]._data is None:
+            return False
+    return all(array is not None for array in function._retained_output_data or ())
+
+
+def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
+    """Remove and return the gradients of a function's outputs, None if there is none."""
+    nodes = [output() for output in function.outputs]
+    # A list, as a generator costs more than what it does here.
+    return tuple(
+        [grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes]
+    )
+
+
+def sum_gradients(gradients: list[Any]) -> None:
+    """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
+
+    The result is Chainer's, bit by bit: it has the same operands in the same order, and both, where it is formed in
+    place, are contiguous in the same way, as the result then is. `chainer.functions.add` would do the same, but takes
+    several times as long around a small sum: it is left to what cannot be seen to be alike, and to function hooks,
+    which expect to be called for it.
+    """
+    if len(gradients) == 2:
+        a, b = gradients[0].raw_array, gradients[1].raw_array
+        if (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and gradients[0].layout is None
+            and gradients[1].layout is None
+            and not chainer.config.enable_backprop
+        ):
+            in_place = (
+                a.flags.c_contiguous
+                and b.flags.c_contiguous
+                and (type(a) is not np.ndarray or a.flags.writeable)
+            )
+            del a
+            if in_place and owned(gradients[0], variables=3, arrays=3):
+                a = gradients[0].raw_array
+                chainer.backend.get_array_module(a).add(a, b, out=a)
+                gradients.pop()
+                return
+            if not chainer.get_function_hooks() and not chainer.is_debug():
+                total = chainer.utils.force_array(gradients[0].raw_array + b)
+                requires_grad = gradients[0].requires_grad or gradients[1].requires_grad
+                gradients[:] = [chainer.Variable(total, requires_grad=requires_grad)]
+                return
+    _backprop_utils._reduce(gradients)
+
+
+def write_over(function: Any, out_grad: tuple[Any, ...]) -> bool:
+    """Write the gradient of ReLU's or sigmoid's input over that of its output, if nothing else refers to its array.
+
+    The result is Chainer's, bit by bit: the same operations on the same operands. Only arrays of NumPy's that are
+    contiguous in the same way are written over, and only where no hook, and no debugging, expects Chainer's functions.
+
+    Parameters
+    ----------
+    function
+        A `chainer.FunctionNode` that has its retained outputs.
+    out_grad
+        The gradients of its outputs.
+
+    Returns
+    -------
+    bool
+        Whether the array of ``out_grad[0]`` is now the gradient of the input.
+    """
+    if type(function) not in (ReLU, Sigmoid) or out_grad[0] is None or out_grad[0].layout is not None:
+        return False
+    if chainer.is_debug() or chainer.get_function_hooks() or function._n_local_function_hooks:
+        return False
+    y = function.get_retained_outputs()[0].raw_array
+    gy = out_grad[0].raw_array
+    if not (type(y) is type(gy) is np.ndarray and y.dtype == gy.dtype and y.shape == gy.shape):
+        return False
+    contiguous = y.flags.c_contiguous and gy.flags.c_contiguous and gy.flags.writeable
+    if not contiguous or intel64.should_use_ideep(">=auto"):
+        return False
+    del gy
+    if not owned(out_grad[0], variables=3, arrays=3):
+        return False
+    gy = out_grad[0].raw_array
+    if type(function) is ReLU:
+        np.multiply(gy, y > 0, out=gy)
+    else:
+        np.multiply(gy, y, out=gy)
+        np.multiply(gy, y.dtype.type(1) - y, out=gy)
+    return True
+
+
+def owned(gradient: Any, variables: int, arrays: int) -> bool:
+    """Whether nothing else refers to a gradient's array: whether its holders account for all of its references.
+
+    From Python 3.14 on counts leave out borrowed references, and prove nothing.
+    """
+    array = gradient.raw_array
+    return sys.version_info < (3, 14) and (
+        getattr(array, "base", None) is None
+        and sys.getrefcount(gradient) <= variables
+        and sys.getrefcount(array) <= arrays
+        and (type(array) is np.ndarray or _alone_in_memory(array))
+    )
+
+
+def _alone_in_memory(array: Any) -> bool:
+    """Whether no other CuPy array points into an array's memory: one may without being a view."""
+    pointer = getattr(array, "data", None)
+    memory = getattr(pointer, "mem", None)
+    # Beside the array, the pointer to its memory is held here and by the call; the memory by the pointer.
+    return sys.getrefcount(pointer) <= 3 and sys.getrefcount(memory) <= 3
+
+
+def take_gradients(functions: Iterable[Any]) -> tuple[dict[int, int], dict[Any, Consumed]]:
+    """Return the bytes of the gradients that a backward pass adds to, by the variable's id; set apart what is consumed.
+
+    A gradient that is consumed is taken from its variable, and is to be put back when the pass is over: by its node.
+    """
+    found: dict[int, int] = {}
+    consumed: dict[Any, Consumed] = {}
+    for node in {node for function in functions for node in function.inputs if node.creator_node is None}:
+        target = node.get_variable_or_none()
+        if target is None:
+            continue
+        if isinstance(target._grad_var, Consumed):
+            consumed[node], target._grad_var = target._grad_var, None
+        gradient = target._grad if target._grad_var is None else target._grad_var.raw_array
+        if gradient is not None and target._grad_valid is True:
+            found[id(target)] = int(gradient.nbytes)
+    return found, consumed
+
+
+_no_device = contextlib.nullcontext()
+
+
+def using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
+    """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
+    there = [array for array in arrays if array is not None]
+    if all(type(array) is np.ndarray for array in there):
+        return _no_device
+    return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]

@@ -24,10 +24,8 @@ from chainer.functions.util.forget import Forget
 
 from ..common.errors import ScheduleError
 from . import patches
-from .backward_pass import BackwardPass
-from .evictions import Swap
-from .function_state import FunctionState, state_of
-from .gradients import (
+from .backward_pass import (
+    BackwardPass,
     inputs_read,
     note_reads,
     owned,
@@ -38,6 +36,8 @@ from .gradients import (
     using_device_of,
     write_over,
 )
+from .evictions import Swap
+from .function_state import FunctionState, state_of
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays

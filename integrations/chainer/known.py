@@ -15,9 +15,8 @@ from ..common.errors import BudgetError
 from ..common.units import parse_bytes, parse_share
 from ..profiler.unbroken import unbroken
 from ..scheduling import StepGraph, simulate
-from .recorder import Recording
+from .recorder import Recording, Seconds
 from .schedule_follower import Directions
-from .timed import Seconds
 
 if TYPE_CHECKING:
     from ..scheduling.solve import Solution

@@ -1,4 +1,4 @@
-"""Record a running step as a step graph: operators, the values they read and write, bytes, seconds.
+"""Time the operators of a running step, and record it as a step graph: values read and written, bytes, seconds.
 
 The step is lean: it releases arrays early, sums gradients in place, and updates early if it may. The graph records what
 such a step does, so that its lifetimes are those of the run::
@@ -15,9 +15,10 @@ the next one, too. The recording follows these, and variables that the program h
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import chainer
@@ -26,13 +27,72 @@ import numpy as np
 from ..profiler.unbroken import WeakKeys
 from ..scheduling import Phase, StepGraph
 from . import bit_packing
+from .execution import ScheduledStep
 from .graph_builder import LEFT, TO_THE_END, Call, GraphBuilder, Value, root_of
 from .meter import Meter
 from .optimizer_in_backward import gradient_of
 from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .schedule_follower import Operator, Structure, is_parameter, kind_of, leaf_of
-from .timed import Seconds, TimedStep
+
+
+@dataclass
+class Seconds:
+    """Seconds of a step's operators: ``forward`` and ``backward`` by number, ``update`` by parameter."""
+
+    forward: list[float] = field(default_factory=list)
+    backward: dict[int, float] = field(default_factory=dict)
+    update: dict[int, float] = field(default_factory=dict)
+
+    def least(self, other: Seconds) -> Seconds:
+        """Return the smaller seconds of two steps of one structure: a noisy machine only adds."""
+        return Seconds(
+            [min(a, b) for a, b in zip(self.forward, other.forward, strict=True)],
+            {k: min(s, other.backward.get(k, s)) for k, s in self.backward.items()},
+            {k: min(s, other.update.get(k, s)) for k, s in self.update.items()},
+        )
+
+
+class TimedStep(ScheduledStep):
+    """A step that times each operator; what is brought back before it counts apart.
+
+    Parameters
+    ----------
+    clock
+        Returns seconds; on a device it waits for the kernels running there (`meter.clock_for`).
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter, **options: Any) -> None:
+        super().__init__(**options)
+        self.seconds = Seconds()
+        self._clock = clock
+        self._brought_back = 0.0  # seconds
+
+    def apply(self, function: Any, inputs: Any) -> Any:
+        """Apply a function, and time it."""
+        began = self._clock()
+        outputs = super().apply(function, inputs)
+        if function.inputs is not None:
+            self.seconds.forward.append(self._clock() - began)
+        return outputs
+
+    def backward_step(self, function: Any, grads: Any) -> list[Any]:
+        """Run one function's backward step, and time it."""
+        began = self._clock()
+        touched = super().backward_step(function, grads)
+        self.seconds.backward[function._stowplan.number] = self._clock() - began - self._brought_back
+        return touched
+
+    def _bring_back(self, function: Any) -> None:
+        began = self._clock()
+        super()._bring_back(function)
+        self._brought_back = self._clock() - began
+
+    def finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
+        """Finish a leaf, and time its update."""
+        began = self._clock()
+        super().finish_leaf(node, grads, loss_scale)
+        self.seconds.update[id(node)] = self._clock() - began
 
 
 @dataclass(frozen=True)

@@ -41,19 +41,17 @@ from ..common.swapping import SwapFile
 from ..profiler.unbroken import unbroken_context
 from ..scheduling import as_recorded, lean, simulate
 from . import patches
-from .evictions import Swap
+from .evictions import PinnedSwap, Swap
 from .execution import ScheduledStep
 from .known import TIMED_STEPS, Known, over_budget, parse_budget
 from .meter import clock_for, device_of, meter_for
 from .optimizer_in_backward import require_set_up, updating
 from .parameter_swap import ParameterSwap, require_swappable
-from .pinned import PinnedSwap
-from .recorder import Recording, RecordingStep
+from .recorder import Recording, RecordingStep, TimedStep
 from .retained import Retained, parameters_of, resident_arrays
 from .schedule_follower import Follower
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
-from .timed import TimedStep
 from .written import Written
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ import numpy as np
 
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
-from .function_state import FunctionState, drop_outputs
-from .hiding import clear, pack
+from .function_state import FunctionState, clear, drop_outputs, pack
 from .rerun import is_idempotent, rebuildable, settings
 
 KEPT, SEGMENT = 1 / 8, 1 / 6

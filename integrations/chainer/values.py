@@ -25,10 +25,9 @@ from chainer import variable
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
+from .backward_pass import inputs_read, is_complete, read_by_backward
 from .evictions import BACKWARD, FORWARD, Evictions, Swap
-from .function_state import FunctionState, drop_outputs, fill_output, state_of
-from .gradients import inputs_read, read_by_backward
-from .hiding import Hiding, clear, pack
+from .function_state import FunctionState, Hiding, clear, drop_outputs, fill_output, pack, state_of
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import (
     DRAWN,
@@ -195,7 +194,7 @@ class StepValues:
         if directions is not None:
             self.evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
             self.evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
-        elif self.sparing is None and _is_complete(function):
+        elif self.sparing is None and is_complete(function):
             return
         self._unpack(function)
         for index in inputs_read(function):
@@ -211,7 +210,7 @@ class StepValues:
 
     def require_complete(self, functions: Iterable[Any]) -> None:
         """Raise where a pass by these functions would stop for want of an array: before it updates a parameter."""
-        lacking = [function for function in functions if not _is_complete(function)]
+        lacking = [function for function in functions if not is_complete(function)]
         self._closure(maker for function in lacking for maker in self._makers(function))
 
     def _makers(self, function: Any) -> list[Any]:
@@ -427,18 +426,6 @@ def _drop(node: Any, array: Any) -> None:
 def _is_swapped(node: Any) -> bool:
     """Whether a node is a parameter's that is fetched when it is used."""
     return swapped(node.get_variable_or_none())
-
-
-def _is_complete(function: Any) -> bool:
-    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
-    state = function._stowplan
-    if state.packed or state.evicted or state.cleared:
-        return False
-    inputs = function.inputs
-    for index in inputs_read(function):
-        if inputs[index]._data is None:
-            return False
-    return all(array is not None for array in function._retained_output_data or ())
 
 
 def has_all(function: Any, state: FunctionState) -> bool:

@@ -107,13 +107,13 @@ def test_parameters_are_measured_on_their_device(chainer: Any, cupy: Any) -> Non
 
 
 def test_a_sum_is_formed_in_an_array_that_nothing_else_shares(chainer: Any, cupy: Any) -> None:
-    from stowplan.chainer import gradients
+    from stowplan.chainer import backward_pass
 
     def in_place(first: Any) -> bool:
         terms = [chainer.Variable(first()), chainer.Variable(cupy.ones((4, 4), cupy.float32))]
         address = terms[0].raw_array.data.ptr
         with chainer.no_backprop_mode():
-            gradients.sum_gradients(terms)
+            backward_pass.sum_gradients(terms)
         (total,) = terms
         assert (total.raw_array == 1).all()
         return bool(total.raw_array.data.ptr == address)

@@ -38,15 +38,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Which rooms a room may import beside `common`."""
 FLOORS = {
     "chainer": (
-        "function_state graph_builder bit_packing im2col",
-        "parameter_swap pinned scheduler_stats",
+        "graph_builder bit_packing im2col",
+        "parameter_swap scheduler_stats",
         "patches written retained meter evictions updates rerun",
-        "schedule_follower optimizer_in_backward hiding",
-        "gradients sparing",
-        "values backward_pass",
+        "schedule_follower optimizer_in_backward function_state",
+        "backward_pass sparing",
+        "values",
         "execution",
-        "timed",
-        "recorder known",
+        "recorder",
+        "known",
         "scheduler",
         "graph_recorder training",
     ),

@@ -16,7 +16,7 @@ import pytest
 from chainer import function_node
 
 from stowplan import NumpyPool, NumpyRecorder
-from stowplan.chainer import Scheduler, Updater, gradients, patches, record_graph
+from stowplan.chainer import Scheduler, Updater, backward_pass, patches, record_graph
 from stowplan.chainer.recorder import Recording, RecordingStep
 from stowplan.errors import BudgetError, GraphError, PoolError, ProfileError, ScheduleError
 from stowplan.scheduling import as_recorded, lean, simulate
@@ -177,7 +177,7 @@ def test_a_sum_is_formed_in_an_array_that_nothing_else_shares() -> None:
         terms = [chainer.Variable(first()), chainer.Variable(np.ones((4, 4), np.float32))]
         address = terms[0].array.ctypes.data
         with chainer.no_backprop_mode():
-            gradients.sum_gradients(terms)
+            backward_pass.sum_gradients(terms)
         assert (terms[0].array == 1).all()
         return bool(terms[0].array.ctypes.data == address)
 

@@ -11,7 +11,7 @@ import chainer.functions as F  # noqa: N812
 import numpy as np
 import pytest
 
-from stowplan.chainer.gradients import write_over
+from stowplan.chainer.backward_pass import write_over
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="reference counts prove nothing there")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e-30]
