@@ -3,22 +3,18 @@
 Networks are trained in the ways of `measures.device_training.WAYS`: with CuPy's own pool, through CupyPool as it is,
 with steps that Chainer tells, with its first steps in managed memory, with lean steps, and under the least
 budget that a schedule keeps. Each run is in a process of its own. The table has what is in use of the device after
-each step, by its driver; the most at any request; from which step on the plan serves; and the smallest device on
-which the same training runs to its end, by bisection over devices of other sizes. Only the simulated device has a
-size that can be chosen (`MEMORY`), so the table is filled there; its bytes are those of any device with the same
-requests.
+each step, by its driver; the most at any request; and from which step on the plan serves. Only on the simulated device
+is nothing else in use, so the table is filled there; its bytes are those of any device with the same requests.
 
 The last column names what stowplan promises and a row does not keep:
 
 - at no step more in use than with CuPy's own pool and a page, nor at any request of the run
 - once the plan serves, no more in use than retained + arena, both in pages of 2 MiB, and three pages more
-- the plan serves from the `DUE` step on, on every device where retained + arena fits
-- no larger a device needed than with CuPy's own pool and a page; with managed memory, none larger than retained + arena
+- the plan serves from the `DUE` step on
 - the pool's own statistics are the driver's
 - the same bits
 
-with `SLACK` where it is about what is in use. Under managed memory a device is large enough if the plan serves: what is
-not planned needs no room there.
+with `SLACK` where it is about what is in use.
 """
 
 from __future__ import annotations
@@ -43,17 +39,12 @@ from .measures.runner import (
     is_simulated,
     progress_bar,
 )
-from .measures.smallest import smallest
 from .models import Model
 
-MEMORY = "SIMHIP_MEMORY"
-"""Variable with the bytes of the simulated device."""
 BATCH, QUICK_BATCH = 2, 1
 STEPS, QUICK_STEPS = 10, 8
 SIZES, QUICK_SIZES = {"resnet50": 64}, {"resnet50": 32, "ptb": 5}
 """Sides of images, or numbers of words, that are smaller than the network's, so that a step takes seconds."""
-SHARE, QUICK_SHARE = 0.01, 0.1
-"""Share of the smallest device to which it is known."""
 SLACK = 1.02
 DUE = {"pool": 4, "auto": 6, "managed": 4, "lean": 5, "budget": 9}
 """The first step that the plan serves. The pool sees one step go by, records one, and confirms it. A step that is told
@@ -76,8 +67,6 @@ class Study:
         To train.
     ways
         Names of `WAYS`, CuPy's own pool first.
-    probes
-        Whether the smallest device is looked for.
     say
         Told what is being run.
     """
@@ -85,7 +74,6 @@ class Study:
     runner: Runner
     steps: int
     ways: tuple[str, ...]
-    probes: bool
     say: Callable[[str], None]
 
     def task(self, model: Model, way: str) -> Task:
@@ -110,48 +98,10 @@ class Study:
         except CannotRunError as why:
             return {"note": str(why)}
 
-    def least_device(self, task: Task, row: Row, bound: int) -> Row:
-        """Find the smallest device for a task; `bound`: bytes below which none can do.
 
-        Returns
-        -------
-        dict
-            ``smallest``, and ``probes``: for each device tried its bytes and what `serving_from` it said, None where
-            the task failed. Or a ``note``: a process ended with something else than too little memory.
-        """
-        if "note" in row:
-            return {}
-        probes: list[tuple[int, int | None]] = []
-        whole = row["retained"] + row.get("arena", 0)
-
-        def works(memory: int) -> bool:
-            self.say(f"{task.model}, {WAYS[task.way]}, {output.mib(memory)} MiB")
-            found = run(replace(task, budget=row.get("budget")), memory)
-            if "fingerprint" not in found:
-                probes.append((memory, None))
-                return False
-            since = serving_from(found)
-            probes.append((memory, since))
-            return task.way != "managed" or since <= self.steps
-
-        share = QUICK_SHARE if self.runner.quick else SHARE
-
-        def find() -> Row:
-            guesses = [int(factor * whole) for factor in (SLACK, 2 - SLACK) if row.get("arena")]
-            least = smallest(works, bound, row["most"], share=share, guesses=guesses)
-            return {"smallest": least, "probes": probes}
-
-        name, about = f"device/smallest/{task.model}-{task.way}", {**asdict(task), "kept": row.get("budget")}
-        try:
-            return self.runner.finished(name, find, **about, share=share)
-        except CannotRunError as why:
-            return {"note": f"smallest device: {why}"}
-
-
-def run(task: Task, memory: int | None = None) -> Row:
-    """Train in a process of its own, on a device of so many bytes; see `measures.device_training.train`."""
-    device = {} if memory is None else {MEMORY: str(memory), "SIMHIP_CONTEXT": "0"}
-    found: Row = ask("experiments.measures.device_training:train", asdict(task), device)
+def run(task: Task) -> Row:
+    """Train in a process of its own; see `measures.device_training.train`."""
+    found: Row = ask("experiments.measures.device_training:train", asdict(task))
     return found
 
 
@@ -196,26 +146,6 @@ def broken(row: Row, cupy: Row) -> list[str]:
         found.append(f"peak_reserved_bytes is off by {row['peak_reserved'] - row['most']:+,}")
     if row["fingerprint"] != cupy["fingerprint"]:
         found.append("OTHER BITS")
-    return found + _broken_by_size(row, cupy, whole)
-
-
-def _broken_by_size(row: Row, cupy: Row, whole: int) -> list[str]:
-    """Return the promises about smaller devices that a row does not keep."""
-    if "smallest" not in row:
-        return []
-    found = []
-    if row["smallest"] - PAGE > (1 + SHARE) * cupy["smallest"]:
-        found.append(f"needs a device {row['smallest'] / cupy['smallest']:.2f} times CuPy's")
-    if row["way"] == "managed" and row["smallest"] > SLACK * whole:
-        found.append(f"needs a device {row['smallest'] / whole:.2f} times retained + arena")
-    due = DUE[row["way"]]
-    late = [
-        memory
-        for memory, since in row["probes"]
-        if memory >= SLACK * whole and since is not None and since > due
-    ]
-    if late:
-        found.append(f"no plan from step {due} on a device of {output.mib(max(late))} MiB")
     return found
 
 
@@ -232,35 +162,21 @@ def rows_of(study: Study, model: Model) -> list[Row]:
     tasks = [study.task(model, way) for way in study.ways]
     with ThreadPoolExecutor(2) as executor:
         trained = list(executor.map(study.trained, tasks))
-        probed: list[Row] = [{} for _ in tasks]
-        if study.probes:
-            probed = list(executor.map(study.least_device, tasks, trained, bounds(trained)))
     rows = []
-    for task, row, sizes in zip(tasks, trained, probed, strict=True):
+    for task, row in zip(tasks, trained, strict=True):
         about = {"device": SIMULATED, "model": title_of(task), "batch": task.batch, "way": task.way}
-        rows.append(about | row | sizes)
+        rows.append(about | row)
     for row in rows:
         if "note" not in row and "note" not in rows[0]:
             row["broken"] = "; ".join(broken(row, rows[0]))
     return rows
 
 
-def bounds(trained: Sequence[Row]) -> list[int]:
-    """Return for each way to train a number of bytes below which no device can do: retained + the plan's lower bound.
-
-    CuPy's own pool has no plan; it serves the requests that CupyPool plans.
-    """
-    plain = next((row["lower_bound"] for row in trained if row.get("lower_bound")), 0)
-    return [row.get("retained", 0) + row.get("lower_bound", plain) for row in trained]
-
-
 def table_row(row: Row) -> Row:
     """Return a row as the table has it: one entry a column."""
     if "in_use" not in row:
         return row
-    found = {
-        key: value for key, value in row.items() if key not in ("in_use", "reserved", "replayed", "probes")
-    }
+    found = {key: value for key, value in row.items() if key not in ("in_use", "reserved", "replayed")}
     found |= {f"in_use_{step}": count for step, count in enumerate(row["in_use"], 1)}
     if "replayed" in row:
         since = serving_from(row)
@@ -292,7 +208,6 @@ def columns(steps: int) -> list[output.Column]:
         column("retained", "retained", output.mib),
         column("arena", "arena", output.mib),
         column("retained + arena", "retained_and_arena", output.mib),
-        column("smallest device", "smallest", output.mib),
         column("parameters", "fingerprint", lambda digest: digest[:8]),
         column("broken promises", "broken"),
     ]
@@ -305,9 +220,8 @@ def columns(steps: int) -> list[output.Column]:
 @click.option(
     "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
 )
-@click.option("--no-smallest", is_flag=True, help="Do not look for the smallest device.")
-def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: bool) -> None:
-    """Show what training takes of a device, step by step, and the smallest device that does."""
+def main(runner: Runner, steps: int | None, ways: tuple[str, ...]) -> None:
+    """Show what training takes of a device, step by step."""
     if not has_gpu() or not is_simulated():
         raise click.ClickException(
             f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"
@@ -317,9 +231,7 @@ def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: 
     rows: list[Row] = []
     with progress_bar() as progress:
         bar = progress.add_task("device", total=len(runner.models))
-        study = Study(
-            runner, steps, chosen, not no_smallest, lambda what: progress.update(bar, description=what)
-        )
+        study = Study(runner, steps, chosen, lambda what: progress.update(bar, description=what))
         for model in runner.models:
             rows += rows_of(study, model)
             _write(runner, rows, steps)
@@ -330,9 +242,9 @@ def main(runner: Runner, steps: int | None, ways: tuple[str, ...], no_smallest: 
 def _write(runner: Runner, rows: Sequence[Row], steps: int) -> None:
     note = (
         "MiB. In use of the device, by its driver (`memGetInfo`), after each step and at most; each run in a process "
-        "of its own. The smallest device on which the same training runs to its end is known to 1 % or 1 MiB."
+        "of its own."
     )
-    path, title = runner.out / "device", "Training on a device: memory in use, and the smallest device"
+    path, title = runner.out / "device", "Training on a device: memory in use"
     found = [table_row(row) for row in rows]
     output.write_table(found, columns(steps), path, title, note, ("Chainer", "cupy-rocm-7-0"))
 

@@ -1,4 +1,4 @@
-"""`experiments.device` on a small network, with the smallest device that does; a program of `experiments.gpu`."""
+"""`experiments.device` on a small network; a program of `experiments.gpu`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,7 @@ def test_a_small_network(tmp_path: Path) -> None:
         in_use = [int(row[f"in_use_{step}"]) for step in range(1, device.QUICK_STEPS + 1)]
         assert int(row["retained"]) < min(in_use[2:])
         assert max(in_use) <= int(row["most"])
-        assert int(row["retained"]) < int(row["smallest"])
-    # CuPy's own pool chooses among equal chunks by their addresses, so the smallest device in which it runs differs
-    # from run to run by two pages of eleven (20.97 to 23.59 MB in 14 runs): one run each says nothing of the ratio.
-    assert int(rows["cupy"]["smallest"]) <= 1.25 * int(rows["cupy"]["most"]) + 1
-    assert int(rows["pool"]["smallest"]) <= int(rows["pool"]["most"]) + 2 * PAGE
-    assert not [
-        said for said in rows["pool"]["broken"].split("; ") if said and not said.startswith("needs a device")
-    ]
+    assert not rows["pool"]["broken"]
     assert int(rows["pool"]["serving_from"]) == device.DUE["pool"]
     assert float(rows["pool"]["last_replayed"]) > 0.9
     assert "simulated device" in (tmp_path / "device.md").read_text(encoding="utf-8")
