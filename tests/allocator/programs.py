@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import cycle, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -125,20 +124,3 @@ def perceptron(
                 losses.append(float(((np.maximum(x @ parameters[0], 0) @ parameters[1] - y) ** 2).mean()))
             after_step()
     return losses
-
-
-def frames(
-    count: int, order: Iterator[int] | None = None, step: Step = nullcontext, after_step: AfterStep = nothing
-) -> float:
-    """Threshold Haar wavelets of frames of three sizes, one after the other or in any order."""
-    total = 0.0
-    for side in islice(cycle([64, 96, 80]) if order is None else order, count):
-        with step():
-            frame = np.sin(np.arange(side * side, dtype=np.float64)).reshape(side, side)
-            low, high = (frame[::2] + frame[1::2]) / 2, (frame[::2] - frame[1::2]) / 2
-            bands = [(band[:, ::2] + sign * band[:, 1::2]) / 2 for band in (low, high) for sign in (1, -1)]
-            kept = [np.where(np.abs(band) > 0.1, band, 0.0) for band in bands]
-            total += sum(float(band.sum()) for band in kept)
-            del frame, low, high, bands, kept
-        after_step()
-    return total

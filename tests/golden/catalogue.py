@@ -1,79 +1,23 @@
 """The streams: recorded ones, which lie in tests/data/golden, and those that a seed makes anew each time.
 
-Recorded are the programs of tests/allocator/programs.py, and with Chainer at hand steps of three networks. They are
-recorded once: another NumPy or Chainer asks for something else.
+They were recorded once, by a memory handler of ctypes: another NumPy or Chainer asks for something else. What recorded
+them is in the repository's history (tests/golden/recording.py).
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ..allocator.programs import frames, perceptron, rotation, solver
-from . import recording
 from .stream import KEYS, Op, Stream, Writer, load
 
 DATA = Path(__file__).parents[1] / "data" / "golden"
 
 
-# ------------------------------------------------------------------------------------------------------------ recorded
-
-
-def _network(
-    name: str, batch: int, steps: int, differ: bool = False
-) -> Callable[[recording.Recording], object]:
-    """Train a network; `differ`: each step on other sentences."""
-
-    def run(to: recording.Recording) -> None:
-        from experiments.measures.data import Data
-        from experiments.measures.workload import Workload
-        from experiments.models import MODELS
-        from stowplan.compat import enable_chainer
-
-        enable_chainer()
-        workload = Workload(MODELS[name], "training", batch, Data())
-        batches = Data().mini_batches(batch, steps) if differ else [None] * steps
-        with to.entered():
-            for examples in batches:
-                with to.step():
-                    workload.step(examples)
-
-    return run
-
-
-def _program(
-    program: Callable[..., object], *args: Any, **options: Any
-) -> Callable[[recording.Recording], object]:
-    def run(to: recording.Recording) -> None:
-        with to.entered():
-            program(*args, step=to.step, after_step=to.mark, **options)
-
-    return run
-
-
-def _counts(low: int, high: int, steps: int) -> list[int]:
-    return np.random.default_rng(7).integers(low, high, steps).tolist()
-
-
-RECORDED: dict[str, Callable[[recording.Recording], object]] = {
-    "rotation": _program(rotation, 4, 30),
-    "solver": _program(solver, [5] * 30),
-    "solver-two-counts": _program(solver, list(islice(cycle([5, 6]), 40)), parts=8),
-    "solver-any-count": _program(solver, _counts(2, 12, 60), parts=6),
-    "perceptron": _program(perceptron, 6),
-    "frames": _program(frames, 40),
-    "frames-any-order": _program(
-        frames, 60, iter(np.random.default_rng(3).choice([64, 96, 80], 60).tolist())
-    ),
-    "seq2seq": _network("seq2seq", 4, 30, differ=True),
-    "googlenet": _network("googlenet", 2, 5),
-    "resnet50": _network("resnet50", 2, 5),
-}
+NUMPY = "rotation solver solver-two-counts solver-any-count perceptron frames frames-any-order"
+RECORDED = (*NUMPY.split(), "seq2seq", "googlenet", "resnet50")
+"""Streams in files: loops of NumPy, and with Chainer steps of three networks."""
 
 
 # ------------------------------------------------------------------------------------------------------------- by seed

@@ -87,12 +87,7 @@ class Writer:
         return Stream(table[:, 0].astype(np.uint8), table[:, 1])
 
 
-def save(path: Path, stream: Stream) -> None:
-    """Write a stream to a file of NumPy's."""
-    np.savez_compressed(path, ops=stream.ops, args=stream.args)
-
-
 def load(path: Path) -> Stream:
-    """Read what `save` wrote."""
+    """Read a stream from a file of NumPy's."""
     with np.load(path) as file:
         return Stream(file["ops"], file["args"])
