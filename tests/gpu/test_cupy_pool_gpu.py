@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from stowplan import CupyPool
 
-from ..children import printed
+from ..children import end_quietly, printed
 
 pytestmark = pytest.mark.gpu
 
@@ -84,17 +82,12 @@ def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
 
 
 def test_interpreter_exit_with_live_arrays() -> None:
-    program = """
+    end_quietly("""
 import cupy
 from stowplan import CupyPool
+from tests.running import run
 pool = CupyPool()
 cupy.cuda.set_allocator(pool.malloc)
-for i in range(8):
-    with pool.step():
-        kept = cupy.ones(5000)
-        temporary = kept * 2
-        del temporary
-    pool.wait()
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+kept = []
+run(pool, 8, lambda: kept.append(cupy.ones(5000) * 2))
+""")

@@ -135,16 +135,6 @@ def test_sizes_that_vary_need_few_calls_of_the_driver(
     assert pool.total_bytes() <= 1.2 * live + page()
 
 
-@pytest.fixture(params=["CupyPool", "compiled"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """The pool's class: CupyPool, or the one that is PyTorch's, which CuPy asks by its C functions."""
-    if request.param == "CupyPool":
-        return CupyPool
-    from ..device.c_pool import CPool
-
-    return CPool
-
-
 def train(cupy: Any, pool: Any, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
     """Run steps that leave a block for the next one, as training leaves gradients; return the bytes in use after each.
 

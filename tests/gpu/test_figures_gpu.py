@@ -9,8 +9,7 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from experiments import growth, heuristic, memory
-from experiments import time as step_time
+from experiments import heuristic, memory
 from experiments.measures.runner import title_of
 
 from ..experiments.test_figures import tiny  # noqa: F401
@@ -42,21 +41,3 @@ def test_bytes_of_a_network(phase: str, model: str, tmp_path: Path) -> None:
     assert float(row["above_bound"]) == 0
     (row,) = rows_of(heuristic, tmp_path, *cell)
     assert int(row["blocks"]) > (5 if SIMULATED else 100)
-
-
-@pytest.mark.skipif(SIMULATED, reason="the simulated device's times say nothing about a device")
-@pytest.mark.usefixtures("nvidia")
-@pytest.mark.parametrize("phase", ["training", "inference"])
-def test_times_of_a_network(phase: str, tmp_path: Path) -> None:
-    cell = ("--model", "googlenet", "--phase", phase, "--batch", "2")
-    (row,) = rows_of(step_time, tmp_path, *cell, "--quick")
-    for name in step_time.GPU:
-        assert float(row[f"seconds_{name}"]) > 0
-
-
-def test_growth(tmp_path: Path) -> None:
-    rows = {row["pool"]: row for row in rows_of(growth, tmp_path, "--batch", "2", "--steps", "10")}
-    assert set(rows) == set(growth.LINES.values())
-    # The real pool serves requests below 512 bytes as well.
-    assert float(rows["CuPy itself"]["reserved"]) >= float(rows["CuPy"]["reserved"])
-    assert float(rows["stowplan"]["reserved"]) > 0
