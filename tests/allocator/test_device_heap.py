@@ -137,18 +137,6 @@ def test_blocks_are_apart_and_the_account_is_the_device_s(operations: Operations
     assert heap.is_empty_when_trimmed()
 
 
-def test_the_driver_s_error_is_the_answer() -> None:
-    heap = Heap()
-    cuda = heap.cuda
-    cuda.fails = lambda name, size: name == "malloc"
-    assert heap.take(PAGE) is None
-    cuda.fails = lambda name, size: False
-    block = heap.must_take(PAGE)
-    assert (heap.held, heap.pool.free_ranges) == (PAGE, 0)
-    del block
-    assert (heap.held, heap.pool.free_ranges) == (PAGE, 1)
-
-
 def test_sizes_that_no_device_has_are_refused() -> None:
     heap = Heap()
     cuda = heap.cuda
