@@ -5,12 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from stowplan import NumpyPool
-from stowplan.allocator._core import LaneStart, StepOutcome
+from stowplan.allocator._core import HandlerPool, LaneStart, StepOutcome
 from stowplan.allocator.lane import Lane
+from stowplan.profiler.default_handler import default_handler
+
+
+def test_the_steps_of_threads_that_a_fork_leaves_behind_end() -> None:
+    host = HandlerPool("steps", default_handler(), 0)
+    assert host.enter() is not None
+    with ThreadPoolExecutor(1) as other:
+        step_slot, step, (lane,) = other.submit(host.enter).result(60) or pytest.fail("it runs no step")
+        host.begin([LaneStart(lane)])
+        assert host.end_steps_of_others() == [step_slot]
+        assert host.end_steps_of_others() == []
+        assert host.enter() is None  # this thread's goes on
+        assert other.submit(host.enter).result(60) == (step_slot, step + 1, [lane])
 
 
 def test_a_step_slot_is_free_once_its_last_step_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from stowplan import CupyPool
 
 from ..children import end_quietly, printed
+from ..running import run
 
 pytestmark = pytest.mark.gpu
 
@@ -18,20 +19,18 @@ PAGE = 2 << 20
 """Bytes: the most that virtual memory is mapped in."""
 
 
+def results(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
+    """Return what steps have computed."""
+    found: list[Any] = []
+    run(pool, steps, lambda: found.append(work()))
+    return found
+
+
 def chain(cupy: Any) -> float:
     a = cupy.arange(100_000, dtype=cupy.float64)
     b = a * 2 + 1
     c = cupy.concatenate([b, a])
     return float(c[::7].sum())
-
-
-def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
-    results = []
-    for _ in range(steps):
-        with pool.step():
-            results.append(work())
-        pool.wait()
-    return results
 
 
 @pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])
@@ -44,7 +43,7 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
     expected = chain(cupy)
     pool = CupyPool(**options)
     cupy.cuda.set_allocator(pool.malloc)
-    assert run(pool, 8, lambda: chain(cupy)) == [expected] * 8
+    assert results(pool, 8, lambda: chain(cupy)) == [expected] * 8
     stats = pool.stats
     assert stats.plans == 1
     assert set(stats.reasons) == {"no_plan"}
@@ -64,7 +63,7 @@ def test_any_allocator_of_cupy_s_is_an_upstream(
     expected = chain(cupy)
     pool = CupyPool(allocator)
     cupy.cuda.set_allocator(pool.malloc)
-    assert run(pool, 6, lambda: chain(cupy)) == [expected] * 6
+    assert results(pool, 6, lambda: chain(cupy)) == [expected] * 6
     assert pool.stats.replayed > 0
 
 
@@ -76,7 +75,7 @@ def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         cupy.empty(2**24, cupy.uint8)
     expected = chain(cupy)
-    assert run(pool, 2, lambda: chain(cupy)) == [expected] * 2
+    assert results(pool, 2, lambda: chain(cupy)) == [expected] * 2
     pool.set_limit(size=0)
     assert cupy.empty(2**24, cupy.uint8).size == 2**24
 

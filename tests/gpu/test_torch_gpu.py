@@ -150,7 +150,6 @@ tell(results)
 
 PROGRAMS = {
     "convolutions": CONVOLUTIONS + TRAIN,
-    "gpt": GPT + "STEPS, LENGTHS = 8, (64,)" + TRAIN,
     "lengths": GPT + "STEPS, LENGTHS = 24, (32, 64, 48, 128)" + TRAIN,
     "streams": STREAMS,
     "graphs": GRAPHS,

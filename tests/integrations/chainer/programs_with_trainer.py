@@ -1,4 +1,4 @@
-"""Kinds of programs that Chainer's Trainer runs: what extends it, and an ``update_core`` of the program's own."""
+"""Kinds of programs that Chainer's Trainer runs: what extends it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,19 @@ from stowplan.chainer import Updater
 
 from .programs import BATCH, CLASSES, KINDS, UNITS, Kind, Net, Program
 from .programs_by_call import GONE
-from .programs_by_hand import clips_late as clip
 from .programs_by_hand import reads_norms
 
 Extend = Callable[[Any, Program], object]
-Core = Callable[[Any], object]
-TRAINERS: dict[str, tuple[Core | None, Extend]] = {}
+TRAINERS: dict[str, Extend] = {}
 
 
-def trainer(core: Core | None = None, **how: Any) -> Callable[[Extend], Extend]:
-    """A kind that is a Trainer, whose iterations are the steps; the function extends it.
-
-    Parameters
-    ----------
-    core
-        The updater's ``update_core``; None: Chainer's.
-    """
+def trainer(**how: Any) -> Callable[[Extend], Extend]:
+    """A kind that is a Trainer, whose iterations are the steps; the function extends it."""
 
     def add(extend: Extend) -> Extend:
         name = f"trainer: {extend.__name__}"
         KINDS[name] = Kind(bool, model=lambda: L.Classifier(Net()), **how)
-        TRAINERS[name] = core, extend
+        TRAINERS[name] = extend
         return extend
 
     return add
@@ -43,14 +35,11 @@ def trainer(core: Core | None = None, **how: Any) -> Callable[[Extend], Extend]:
 
 def run_trainer(name: str, program: Program, options: dict[str, Any] | None, steps: int, done: Any) -> None:
     """Train; ``done(scheduler)`` is called after each iteration."""
-    core, extend = TRAINERS[name]
     draw = np.random.default_rng(0)
     x = draw.standard_normal((3 * BATCH, UNITS)).astype(np.float32)
     data = chainer.datasets.TupleDataset(x, draw.integers(0, CLASSES, 3 * BATCH, dtype=np.int32))
-    base = StandardUpdater if options is None else Updater
-    kind = base if core is None else type("Own", (base,), {"update_core": core})
+    kind = StandardUpdater if options is None else Updater
     updater = kind(chainer.iterators.SerialIterator(data, BATCH), program.optimizer, **(options or {}))
-    updater.program = program
     run = Trainer(updater, (steps, "iteration"), out="build/programs")
     run.extend(
         lambda _: done(getattr(updater, "scheduler", None)),
@@ -58,28 +47,12 @@ def run_trainer(name: str, program: Program, options: dict[str, Any] | None, ste
         trigger=(1, "iteration"),
         priority=-9,
     )
-    extend(run, program)
+    TRAINERS[name](run, program)
     run.run(show_loop_exception_msg=False)
 
 
 def _each(run: Any, act: Callable[[], object], every: int = 1) -> None:
     run.extend(lambda _: act(), name=act.__name__, trigger=(every, "iteration"), priority=9)
-
-
-def _clips(updater: Any) -> None:
-    """An ``update_core`` by hand, which clips between the backward pass and the update."""
-    optimizer = updater.get_optimizer("main")
-    loss = optimizer.target(*updater.converter(updater.get_iterator("main").next(), updater.device))
-    optimizer.target.cleargrads()
-    loss.backward()
-    del loss
-    clip(updater.program)
-    optimizer.update()
-
-
-@trainer(core=_clips)
-def clips_late(run: Any, p: Program) -> None:
-    pass
 
 
 @trainer(refused=GONE)
