@@ -16,7 +16,10 @@ import pytest
 
 from stowplan.chainer import rerun as again
 
-from .function_calls import x
+from .function_calls import CALLS, x
+
+DRAWN = {"dropout": "mask", "gaussian": "eps", "rrelu": "r", "simplified_dropconnect": "mask"}
+"""What functions that can be run again drew: it has to stay."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +67,14 @@ def bits(arrays: Any) -> list[Any]:
 def generators() -> tuple[Any, ...]:
     name, key, *rest = np.random.get_state()
     return name, key.tobytes(), *rest, random.getstate()
+
+
+def test_the_random_ones_draw_again_without_what_they_drew(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, hidden in DRAWN.items():
+        one = record(CALLS[name], monkeypatch)[0]
+        assert hidden not in again.rebuildable(one.function, one.inputs, one.outputs, one.hidden)
+        again.set_hidden(one.function, hidden, None)
+        assert bits(again.rerun(one.function, one.inputs)) != bits(one.outputs)
 
 
 def test_a_class_of_the_users_is_run_again_once_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
