@@ -53,20 +53,6 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
     assert pool.total_bytes() >= stats.arena_bytes
 
 
-@pytest.mark.parametrize("upstream", ["malloc_async", "malloc_managed", "MemoryPool"])
-def test_any_allocator_of_cupy_s_is_an_upstream(
-    cupy: Any, upstream: str, request: pytest.FixtureRequest
-) -> None:
-    if upstream == "malloc_async":
-        request.getfixturevalue("nvidia")
-    allocator = cupy.cuda.MemoryPool() if upstream == "MemoryPool" else getattr(cupy.cuda, upstream)
-    expected = chain(cupy)
-    pool = CupyPool(allocator)
-    cupy.cuda.set_allocator(pool.malloc)
-    assert results(pool, 6, lambda: chain(cupy)) == [expected] * 6
-    assert pool.stats.replayed > 0
-
-
 def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
     pool = CupyPool()
     cupy.cuda.set_allocator(pool.malloc)

@@ -12,8 +12,6 @@ import pytest
 
 from stowplan import CupyPool
 
-from ..running import run
-
 pytestmark = pytest.mark.gpu
 
 STEPS = 15
@@ -129,18 +127,3 @@ def test_the_pool_changes_no_bit(chainer: Any, cupy: Any) -> None:
     )  # where the arena grows, plans are made again
     assert pool.stats.replayed > pool.stats.upstream + pool.stats.guests
     print(pool.stats)
-
-
-def test_chainer_s_memory_profile_hook_sees_the_pool(chainer: Any, cupy: Any) -> None:
-    import chainer.functions as F  # noqa: N812
-    from chainer.function_hooks import CupyMemoryProfileHook
-
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    x = chainer.Variable(cupy.ones(100_000, dtype=cupy.float32))
-    hook = CupyMemoryProfileHook()
-    with hook:
-        run(pool, 6, lambda: F.relu(x))
-    assert pool.stats.replayed > 0
-    used = {used for _, used, *_ in hook.call_history}
-    assert used == {400_384}  # 100,000 float32, rounded up to 512
