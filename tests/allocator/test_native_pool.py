@@ -93,15 +93,6 @@ def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions) ->
         assert (pool.stats.steps, pool.stats.replayed) == (29, 4 * 26)
 
 
-def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions) -> None:
-    run(pool, libc, 4)
-    with pool.step():
-        with pool.interrupt():
-            in_threads(lambda: ask(libc, 5000))
-        in_threads(lambda: ask(libc, LARGE))
-    assert pool.stats.reasons["interrupted"] == 1
-
-
 def ask(functions: CFunctions, size: int) -> None:
     block = functions.malloc(size)
     ctypes.memset(block, 1, size)

@@ -104,15 +104,6 @@ def test_an_unmarked_training_is_replayed_from_the_sixth_update_on(tmp_path: Pat
 # ----------------------------------------------------------------------------------------------------------- a pool
 
 
-def test_steps_are_told_by_updates() -> None:
-    pool = NumpyPool(auto_step=True)
-    with pool:
-        iterate(pool, 12)
-    stats = pool.stats
-    assert (stats.steps, stats.replayed, stats.plans) == (12, 3 * 7, 1)
-    assert stats.reasons == {"outside": 3, "no_plan": 3 * 4 - 3 + 3}
-
-
 def test_pools_that_are_not_to_be_told_and_such_that_do_not_serve_here_are_not() -> None:
     marked, elsewhere, told = NumpyPool(), NumpyPool(auto_step=True), NumpyPool(auto_step=True)
     with marked:

@@ -15,7 +15,7 @@ from stowplan.allocator._core import CudaPools, Scope
 from stowplan.allocator.backends.torch_cuda_pool import HOOKS
 from stowplan.errors import MissingDependencyError, PoolError
 
-from ..running import in_threads, run
+from ..running import run
 from .simulated_cuda import FUNCTIONS, SimulatedTorchCudaPool, StreamsTorchCudaPool, Tensor
 from .simulated_device import Stream
 from .test_streams_machine import StreamsMachine
@@ -50,24 +50,6 @@ def chain(pool: StreamsTorchCudaPool) -> None:
 def test_every_hook_is_exported() -> None:
     for name in (*HOOKS.values(), "stow_cuda_malloc", "stow_cuda_free"):
         assert getattr(FUNCTIONS, name)
-
-
-def test_no_bytes_are_no_block(pool: StreamsTorchCudaPool) -> None:
-    assert Tensor(pool, 0).ptr == 0
-    assert pool.cuda.calls == []
-
-
-def test_a_step_of_the_process_has_the_requests_of_all_threads(pool: StreamsTorchCudaPool) -> None:
-    def work() -> None:
-        kept = pool.empty(3000)
-        in_threads(lambda: chain(pool))  # as the backward pass
-        del kept
-
-    run(pool, 5, work)
-    before = pool.stats
-    run(pool, 3, work)
-    assert pool.stats.reasons == before.reasons
-    assert pool.stats.replayed == before.replayed + 15
 
 
 @pytest.mark.parametrize("calls", [1, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (2, 3))])

@@ -156,14 +156,3 @@ def keeps_nodes(p: Program) -> None:
     p.say(*(node.data for node in nodes))
     p.optimizer.update()
     p.say(*(node.data for node in nodes))
-
-
-@whole()
-def reads_a_mask(p: Program) -> None:
-    """What a function of Chainer's has drawn, from the graph."""
-    h = p.model.features(p.x)
-    creator = h.creator_node
-    p.say(creator.mask)
-    loss = F.softmax_cross_entropy(p.model.last(h), p.t)
-    p.backward(loss)
-    p.optimizer.update()

@@ -10,7 +10,7 @@ import chainer.links as L  # noqa: N812
 import numpy as np
 from chainer import function_hooks, link_hooks, optimizers
 
-from .programs import BATCH, CLASSES, LATE, UNITS, Bomb, Net, Program, after_call, inside, whole
+from .programs import CLASSES, LATE, UNITS, Bomb, Net, Program, after_call, inside, whole
 
 # --- errors that the program catches ----------------------------------------------------------------------------------
 
@@ -178,12 +178,6 @@ class _Code(chainer.Chain):  # type: ignore[misc]
 @whole(model=_Code)
 def a_code_is_drawn(p: Program) -> None:
     p.optimizer.update(p.loss)
-
-
-@whole(model=lambda: chainer.Sequential(L.EmbedID(20, UNITS), F.tanh, L.Linear(UNITS, CLASSES)))
-def an_embedding(p: Program) -> None:
-    words = p.draw.integers(0, 20, BATCH, dtype=np.int32)
-    p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(words), p.t))
 
 
 # --- how a training begins --------------------------------------------------------------------------------------------
