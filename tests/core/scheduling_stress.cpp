@@ -68,7 +68,6 @@ class Stress {
     std::vector<std::int64_t> order = any_order();
     std::vector<Way> way(static_cast<std::size_t>(graph.m), Way::kept);
     kept.set_order(order.data());
-    std::vector<std::uint8_t> goes(static_cast<std::size_t>(kept.first_use(static_cast<Index>(graph.m))), 0);
     for (int change = 0; change < kChanges; ++change) {
       if (below(10) == 0) {
         order = any_order();
@@ -81,8 +80,7 @@ class Stress {
         kept.set_way(static_cast<Index>(v), way[v]);
         if (const Index uses = kept.use_count(static_cast<Index>(v)); !phases_ && uses > 0) {
           const Index use = kept.first_use(static_cast<Index>(v)) + static_cast<Index>(below(uses));
-          goes[use] = static_cast<std::uint8_t>(below(2));
-          kept.set_goes(static_cast<Index>(v), use, goes[use] != 0);
+          kept.set_goes(static_cast<Index>(v), use, below(2) != 0);
         }
       }
       if (below(4) == 0) continue;

@@ -53,19 +53,6 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
     assert pool.total_bytes() >= stats.arena_bytes
 
 
-def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    run(pool, 5, lambda: chain(cupy))
-    pool.set_limit(size=pool.total_bytes() + 2**23)
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-        cupy.empty(2**24, cupy.uint8)
-    expected = chain(cupy)
-    assert results(pool, 2, lambda: chain(cupy)) == [expected] * 2
-    pool.set_limit(size=0)
-    assert cupy.empty(2**24, cupy.uint8).size == 2**24
-
-
 def test_interpreter_exit_with_live_arrays() -> None:
     end_quietly("""
 import cupy
