@@ -53,7 +53,7 @@ def tell(losses, module=None):
 
 TRAIN = """
 losses = []
-for i in range(STEPS):
+for i in range(24):
     x, y = batch(i)
     with step(len(y)):
         optimizer.zero_grad(set_to_none=True)
@@ -63,18 +63,6 @@ for i in range(STEPS):
     losses.append(loss.detach()); del loss
     ready()
 tell(losses, net)
-"""
-
-CONVOLUTIONS = """
-n = torch.nn
-def block(i, o, stride):
-    return n.Sequential(n.Conv2d(i, o, 3, stride, 1, bias=False), n.BatchNorm2d(o), n.ReLU())
-blocks = [block(64 << k, 128 << k, 2) for k in range(3)]
-net = n.Sequential(n.Conv2d(3, 64, 7, 2, 3), *blocks, n.Flatten(), n.LazyLinear(10)).cuda()
-images, labels = torch.randn(8, 3, 64, 64, device="cuda"), torch.arange(8, device="cuda")
-net(images)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-STEPS, batch = 8, lambda i: (images, labels)
 """
 
 GPT = """
@@ -96,7 +84,7 @@ torch.backends.cuda.enable_mem_efficient_sdp(False)
 net = Gpt().cuda()
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
 def batch(i):
-    length = LENGTHS[i % len(LENGTHS)]
+    length = (32, 64, 48, 128)[i % 4]
     tokens = torch.randint(1000, (4, length), generator=torch.Generator().manual_seed(i)).cuda()
     return tokens, tokens.flatten()
 """
@@ -149,8 +137,7 @@ tell(results)
 """
 
 PROGRAMS = {
-    "convolutions": CONVOLUTIONS + TRAIN,
-    "lengths": GPT + "STEPS, LENGTHS = 24, (32, 64, 48, 128)" + TRAIN,
+    "gpt": GPT + TRAIN,
     "streams": STREAMS,
     "graphs": GRAPHS,
 }
