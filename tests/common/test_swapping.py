@@ -201,6 +201,14 @@ def test_the_file_is_private_and_nameless(swap: SwapFile) -> None:
     assert not os.get_inheritable(swap._file)
 
 
+def test_room_is_reserved_on_the_disk(swap: SwapFile) -> None:
+    ticket = swap.evict(np.zeros(1 << 20, np.uint8))
+    status = os.fstat(swap._file)
+    assert status.st_size == swap.bytes_reserved == 1 << 20
+    assert status.st_blocks * 512 >= 1 << 20
+    ticket.close()
+
+
 def test_tickets_that_are_forgotten_give_their_range_back(swap: SwapFile) -> None:
     for _ in range(4):
         swap.evict(pattern(1 << 16)).wait_evicted()

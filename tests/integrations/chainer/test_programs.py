@@ -22,9 +22,13 @@ from . import all_programs  # noqa: F401 (it fills the table)
 from .programs import KINDS, STEPS, Program
 from .programs_with_trainer import TRAINERS, run_trainer
 
-SAMPLE, ALWAYS = 8, "whole: a_loss_function_fails"
-"""One kind of so many is tried each time, and this one, as steps without a schedule once refused to run operators again
-that a schedule drops; `make thorough` tries all."""
+SAMPLE = 12
+ALWAYS = (
+    *("whole: a_loss_function_fails", "whole: hooks_that_measure_time"),
+    *("by call: rules_are_shared", "inside: a_gradient_penalty"),
+)
+"""One kind of so many is tried each time, and these, for what no other test runs; `make thorough` tries all. Steps without
+a schedule once refused to run operators again that a schedule drops: in the first of them."""
 
 
 class Run:
@@ -107,7 +111,7 @@ def check(name: str) -> str:
 
 def sample() -> list[Any]:
     return [
-        pytest.param(name, marks=() if number % SAMPLE == 0 or name == ALWAYS else pytest.mark.slow)
+        pytest.param(name, marks=() if number % SAMPLE == 0 or name in ALWAYS else pytest.mark.slow)
         for number, name in enumerate(KINDS)
     ]
 
