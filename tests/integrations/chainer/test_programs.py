@@ -27,8 +27,8 @@ ALWAYS = (
     *("whole: a_loss_function_fails", "whole: hooks_that_measure_time"),
     *("by call: rules_are_shared", "inside: a_gradient_penalty"),
 )
-"""One kind of so many is tried each time, and these, for what no other test runs; `make thorough` tries all. In the first
-of them, steps without a schedule once refused to run operators again that a schedule drops."""
+"""One kind of so many is tried each time, and these, for what no other test runs; `make thorough` tries all. In the
+first of them, steps without a schedule once refused to run operators again that a schedule drops."""
 
 
 class Run:
