@@ -125,7 +125,8 @@ void run(unsigned seed) {
                                other.address + static_cast<std::uintptr_t>(other.size) <= place.address;
             if (!apart) fail("two blocks overlap");
           }
-          if (!Cuda::get().has(place.address, place.address + static_cast<std::uintptr_t>(place.size))) fail("a block has no memory");
+          if (!Cuda::get().has(place.address, place.address + static_cast<std::uintptr_t>(place.size)))
+            fail("a block has no memory");
           blocks.push_back(place);
         }
       }

@@ -1,8 +1,8 @@
 // The schedule simulator on random small graphs, for sanitizer builds (make asan, make tsan).
 //
 // Random orders and ways of graphs with residents, results, held values and workspace, and drops in those without
-// phases, are evaluated by one simulator that keeps what it can. Threads work on simulators of their own. Views, several
-// writers and what the figures have to be, those of a new simulator: tests/scheduling/test_simulate.py.
+// phases, are evaluated by one simulator that keeps what it can. Threads work on simulators of their own. Views,
+// several writers and what the figures have to be, those of a new simulator: tests/scheduling/test_simulate.py.
 
 #include <algorithm>
 #include <cstdint>

@@ -191,7 +191,8 @@ class Cuda {
     const Lock lock(mutex_);
     if (begin >= kRanges) return is_mapped(begin, end);
     const auto next = live_.upper_bound(begin);
-    return next != live_.begin() && end <= std::prev(next)->first + static_cast<std::uintptr_t>(std::prev(next)->second);
+    return next != live_.begin() &&
+           end <= std::prev(next)->first + static_cast<std::uintptr_t>(std::prev(next)->second);
   }
   // All memory is gone, whoever has it.
   void forget() {
