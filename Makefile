@@ -256,7 +256,7 @@ DEVICE := cupy-cuda12x==12.3.0
 DEVICE_VENV ?= .venv-cuda12
 DEVICE_TESTS += $(addprefix --ignore=,$(wildcard tests/device/test_runtime_*.py) \
 	tests/device/test_device_experiment.py tests/device/test_cuda_driver.py \
-	$(addprefix tests/gpu/test_,figures_gpu.py gpu_check.py scheduler_gpu.py scripts_gpu.py))
+	$(addprefix tests/gpu/test_,gpu_check.py scheduler_gpu.py scripts_gpu.py))
 else
 DEVICE := cupy-rocm-7-0==14.2.0
 DEVICE_VENV ?= .venv-device
@@ -288,7 +288,6 @@ device-test-of: $(DEVICE_VENV)/.made
 	else \
 		$(MAKE) --no-print-directory $(DEVICE_VENV)/.device && \
 		$(SIMULATED) -m pytest -n auto --dist worksteal -m "not slow" $(DEVICE_TESTS) $(TEST) \
-			$(if $(TEST),,&& SIMHIP_SCHEDULE=eager $(SIMULATED) -m pytest tests/gpu/test_heap_traces_gpu.py) \
 			$(if $(TEST)$(filter cuda,$(DEVICE_BUILD)),,&& $(SMALL_PAGES) $(SIMULATED) -m pytest -n auto -m "not slow" $(SMALL_PAGES_TESTS)); \
 	fi
 

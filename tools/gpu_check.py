@@ -72,7 +72,7 @@ def steps() -> list[Step]:
         suite("both, and the program waits for each kernel", pool, streams, CUDA_LAUNCH_BLOCKING="1"),
         *(suite(f"both again, for races: {time} of 10", pool, streams) for time in range(1, 11)),
         suite("what every pool has to keep to", "tests/contracts/test_cupy_backend.py"),
-        suite("networks, schedules, figures, PyTorch", "tests/gpu"),
+        suite("networks, schedules, PyTorch", "tests/gpu"),
         *(
             (f"random programs of races, {owner}", [*races, "100000", "--pool", name], {})
             for name, owner in OWNERS.items()

@@ -1,10 +1,9 @@
-"""Small NumPy programs, as people write them, that repeat something; each calls `after_step` once an iteration."""
+"""Small NumPy programs, as people write them, that repeat something."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import cycle, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +37,7 @@ def rotation(levels: int, steps: int, step: Step = nullcontext, after_step: Afte
     return past[0]
 
 
-def solver(
-    counts: Iterator[int], step: Step = nullcontext, after_step: AfterStep = nothing, parts: int = 4
-) -> Array:
+def solver(counts: Iterable[int], step: Step = nullcontext, parts: int = 4) -> Array:
     """Make implicit time steps: each solves a system by so many iterations of Richardson's, for several fields."""
     u = np.random.default_rng(0).random((48, 48))
     for count in counts:
@@ -54,11 +51,10 @@ def solver(
                 del residual
             u = (x + sum(right[1:], fields[0])) / (parts + 1)
             del fields, right, x
-        after_step()
     return u
 
 
-def phases(iterations: int, after_step: AfterStep = nothing) -> tuple[Array, Array, float]:
+def phases(iterations: int) -> tuple[Array, Array, float]:
     """Cluster points by k-means, fit a mixture by EM from there, and sample its means by Metropolis."""
     rng = np.random.default_rng(1)
     points = np.concatenate([rng.normal(centre, 1, (150, 2)) for centre in (-3.0, 0.0, 3.0)])
@@ -68,7 +64,6 @@ def phases(iterations: int, after_step: AfterStep = nothing) -> tuple[Array, Arr
         member = np.eye(3)[distance.argmin(1)]
         means = (member.T @ points) / (member.sum(0)[:, None] + 1e-9)
         del distance, member
-        after_step()
     weight, variance = np.full(3, 1 / 3), np.ones(3)
     for _ in range(iterations):
         square = ((points[:, None] - means) ** 2).sum(-1)
@@ -78,7 +73,6 @@ def phases(iterations: int, after_step: AfterStep = nothing) -> tuple[Array, Arr
         weight, variance = total / len(points), (share * square).sum(0) / (2 * total)
         means = (share.T @ points) / total[:, None]
         del square, density, share, total
-        after_step()
     accepted = 0.0
     energy = np.inf
     for _ in range(iterations):
@@ -89,56 +83,31 @@ def phases(iterations: int, after_step: AfterStep = nothing) -> tuple[Array, Arr
         if np.log(rng.random()) < energy - new:
             means, energy, accepted = proposal, new, accepted + 1
         del proposal, square, likelihood
-        after_step()
     return means, variance, accepted
 
 
-def perceptron(
-    epochs: int, step: Step = nullcontext, after_step: AfterStep = nothing, validate_every: int = 1
-) -> list[float]:
-    """Train a perceptron by Adam on batches of 32, the last one of 13, and validate every n-th epoch."""
+def perceptron(epochs: int) -> list[float]:
+    """Train a perceptron by Adam on batches of 32, the last one of 13, and validate every epoch."""
     rng = np.random.default_rng(2)
     x, y = rng.random((301, 40)), rng.random((301, 5))
     shapes = (40, 64), (64, 5)
     parameters = [rng.normal(0, 0.1, shape) for shape in shapes]
     moments = [(np.zeros(shape), np.zeros(shape)) for shape in shapes]
     losses = []
-    for epoch in range(epochs):
+    for _ in range(epochs):
         order = rng.permutation(len(x))
         for begin in range(0, len(x), 32):
-            with step():
-                rows = order[begin : begin + 32]
-                batch, target = x[rows], y[rows]
-                hidden = np.maximum(batch @ parameters[0], 0)
-                error = hidden @ parameters[1] - target
-                losses.append(float((error**2).mean()))
-                back = (error @ parameters[1].T) * (hidden > 0)
-                for number, gradient in enumerate((batch.T @ back, hidden.T @ error)):
-                    first, second = moments[number]
-                    first += 0.1 * (gradient - first)
-                    second += 0.001 * (gradient**2 - second)
-                    parameters[number] -= 0.001 * first / (np.sqrt(second) + 1e-8)
-                del rows, batch, target, hidden, error, back, gradient
-            after_step()
-        if epoch % validate_every == validate_every - 1:
-            with step():
-                losses.append(float(((np.maximum(x @ parameters[0], 0) @ parameters[1] - y) ** 2).mean()))
-            after_step()
+            rows = order[begin : begin + 32]
+            batch, target = x[rows], y[rows]
+            hidden = np.maximum(batch @ parameters[0], 0)
+            error = hidden @ parameters[1] - target
+            losses.append(float((error**2).mean()))
+            back = (error @ parameters[1].T) * (hidden > 0)
+            for number, gradient in enumerate((batch.T @ back, hidden.T @ error)):
+                first, second = moments[number]
+                first += 0.1 * (gradient - first)
+                second += 0.001 * (gradient**2 - second)
+                parameters[number] -= 0.001 * first / (np.sqrt(second) + 1e-8)
+            del rows, batch, target, hidden, error, back, gradient
+        losses.append(float(((np.maximum(x @ parameters[0], 0) @ parameters[1] - y) ** 2).mean()))
     return losses
-
-
-def frames(
-    count: int, order: Iterator[int] | None = None, step: Step = nullcontext, after_step: AfterStep = nothing
-) -> float:
-    """Threshold Haar wavelets of frames of three sizes, one after the other or in any order."""
-    total = 0.0
-    for side in islice(cycle([64, 96, 80]) if order is None else order, count):
-        with step():
-            frame = np.sin(np.arange(side * side, dtype=np.float64)).reshape(side, side)
-            low, high = (frame[::2] + frame[1::2]) / 2, (frame[::2] - frame[1::2]) / 2
-            bands = [(band[:, ::2] + sign * band[:, 1::2]) / 2 for band in (low, high) for sign in (1, -1)]
-            kept = [np.where(np.abs(band) > 0.1, band, 0.0) for band in bands]
-            total += sum(float(band.sum()) for band in kept)
-            del frame, low, high, bands, kept
-        after_step()
-    return total

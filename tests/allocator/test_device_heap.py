@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.allocator._core import CudaPool, CudaPools, Scope
+from stowplan.allocator._core import CudaPool
 
-from .simulated_cuda import FUNCTIONS, SimulatedCuda
+from .simulated_cuda import SimulatedTorchCudaPool, Tensor
 from .simulated_device import Stream
 
 UNIT, PAGE = 512, 2 << 20
@@ -17,35 +17,29 @@ CELLS = PAGE // STEP
 Operations = list[tuple[int, int]]
 
 
-class HeapBlock:
-    """A block that no plan serves; it is given back when it ends."""
-
-    def __init__(self, heap: Heap, address: int, size: int) -> None:
-        self.heap, self.address, self.size = heap, address, -(-size // UNIT) * UNIT
-
-    def __del__(self) -> None:
-        FUNCTIONS.stow_cupy_free(self.heap.pools.address, self.address, 0)
+def rounded_up(block: Tensor) -> int:
+    return -(-block.nbytes // UNIT) * UNIT
 
 
-class Heap:
-    """The heap of a pool without steps, over a simulated driver."""
+class Heap(SimulatedTorchCudaPool):
+    """A pool without steps, over a simulated driver."""
 
-    def __init__(self, limit: int = 0) -> None:
-        self.cuda = SimulatedCuda()
-        self.pools = CudaPools(Scope.thread, limit, self.cuda.address)
-        self.pools.follow_stream(self.cuda.current_stream)
-        self.pool = CudaPool(self.pools, 0)
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__(limit=limit)
+        self.pool = CudaPool(self._pools, 0)
 
-    def take(self, size: int, stream: int = 0) -> HeapBlock | None:
+    def take(self, size: int, stream: int = 0) -> Tensor | None:
         """Return a block; None where there is no memory for it."""
-        self.cuda.now = stream
-        address = FUNCTIONS.stow_cupy_malloc(self.pools.address, size, 0)
-        return HeapBlock(self, address, size) if address else None
+        try:
+            return Tensor(self, size, stream)
+        except MemoryError:
+            return None
 
-    def must_take(self, size: int, stream: int = 0) -> HeapBlock:
-        """Return a block that there is memory for."""
-        block = self.take(size, stream)
-        assert block is not None
+    def used(self, stream: int) -> Tensor:
+        """Return a block of a page, which a kernel of its stream has used."""
+        block = Tensor(self, PAGE, stream)
+        self.cuda.device.admit(block)
+        self.cuda.device.use(block, Stream(stream))
         return block
 
     @property
@@ -60,22 +54,12 @@ class Heap:
         return (self.held, self.cuda.live_bytes, self.cuda.errors) == (0, 0, [])
 
 
-class Used:
-    """A block as `SimulatedDevice` takes an array, which a kernel of a stream has used."""
-
-    def __init__(self, cuda: SimulatedCuda, block: HeapBlock, stream: int) -> None:
-        self.data = self.mem = self
-        self.ptr, self.nbytes = block.address, block.size
-        cuda.device.admit(self)
-        cuda.device.use(self, Stream(stream))
-
-
 @settings(settings.get_profile("usual"))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, CELLS // 2)), max_size=80))
 def test_a_small_block_gets_a_place_in_the_first_page_that_has_room(operations: Operations) -> None:
     heap = Heap()
     cells: dict[int, list[bool]] = {}  # by a page's address, in the order in which pages came: taken or not
-    live: list[tuple[int, int, int, HeapBlock]] = []
+    live: list[tuple[int, int, int, Tensor]] = []
     for what, size in operations:
         if what == 0 and live:
             page, at, count, block = live.pop(size % len(live))
@@ -90,10 +74,10 @@ def test_a_small_block_gets_a_place_in_the_first_page_that_has_room(operations: 
             for at in range(CELLS - size + 1)
             if not any(taken[at : at + size])
         ]
-        block = heap.must_take(size * STEP)
-        inside = [page for page in cells if page <= block.address < page + PAGE]
-        page = inside[0] if inside else block.address
-        at = (block.address - page) // STEP
+        block = Tensor(heap, size * STEP)
+        inside = [page for page in cells if page <= block.ptr < page + PAGE]
+        page = inside[0] if inside else block.ptr
+        at = (block.ptr - page) // STEP
         if places:
             assert (page, at) in places
             assert page == places[0][0]
@@ -111,18 +95,18 @@ def test_a_small_block_gets_a_place_in_the_first_page_that_has_room(operations: 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 3 * PAGE)), max_size=40), st.integers(0, 2))
 def test_blocks_are_apart_and_the_account_is_the_device_s(operations: Operations, pages: int) -> None:
     limit = pages * 8 * PAGE
-    heap = Heap(limit)
-    live: list[HeapBlock] = []
+    heap = Heap(limit or None)
+    live: list[Tensor] = []
     for what, size in operations:
         if what <= 5:
             large = max(size, PAGE // 2 + 1)  # of its own range
             found = heap.take(large, what % 2)
             rounded = -(-large // UNIT) * UNIT
-            if limit and sum(block.size for block in live) + rounded > limit:
+            if limit and sum(rounded_up(block) for block in live) + rounded > limit:
                 assert found is None
             if found is not None:
-                begin, end = found.address, found.address + rounded
-                assert all(end <= at.address or at.address + at.size <= begin for at in live)
+                begin, end = found.ptr, found.ptr + rounded
+                assert all(end <= at.ptr or at.ptr + rounded_up(at) <= begin for at in live)
                 live.append(found)
             else:
                 assert limit
@@ -137,18 +121,6 @@ def test_blocks_are_apart_and_the_account_is_the_device_s(operations: Operations
     assert heap.is_empty_when_trimmed()
 
 
-def test_the_driver_s_error_is_the_answer() -> None:
-    heap = Heap()
-    cuda = heap.cuda
-    cuda.fails = lambda name, size: name == "malloc"
-    assert heap.take(PAGE) is None
-    cuda.fails = lambda name, size: False
-    block = heap.must_take(PAGE)
-    assert (heap.held, heap.pool.free_ranges) == (PAGE, 0)
-    del block
-    assert (heap.held, heap.pool.free_ranges) == (PAGE, 1)
-
-
 def test_sizes_that_no_device_has_are_refused() -> None:
     heap = Heap()
     cuda = heap.cuda
@@ -160,27 +132,21 @@ def test_sizes_that_no_device_has_are_refused() -> None:
 
 def test_what_a_stream_has_freed_is_another_s_once_its_event_is_over() -> None:
     heap = Heap()
-    cuda = heap.cuda
-    first = heap.must_take(PAGE, 1)
-    address = first.address
-    Used(cuda, first, 1)
+    first = heap.used(1)
+    address = first.ptr
     del first
-    assert heap.must_take(PAGE, 1).address == address  # its own at once
-    other = heap.must_take(PAGE, 2)
-    assert other.address != address  # not waited for
-    cuda.device.synchronize()
-    assert heap.must_take(PAGE, 2).address in (address, other.address)
-    assert not cuda.errors
+    assert Tensor(heap, PAGE, 1).ptr == address  # its own at once
+    other = Tensor(heap, PAGE, 2)
+    assert other.ptr != address  # not waited for
+    heap.cuda.device.synchronize()
+    assert Tensor(heap, PAGE, 2).ptr in (address, other.ptr)
+    assert not heap.cuda.errors
 
 
 def test_a_stream_waits_for_another_one_where_a_limit_allows_no_more() -> None:
     heap = Heap(PAGE)
-    cuda = heap.cuda
-    first = heap.must_take(PAGE, 1)
-    Used(cuda, first, 1)
-    del first
-    second = heap.must_take(PAGE, 2)
-    Used(cuda, second, 2)  # it comes after the first
-    assert "stream_wait_event" in cuda.calls
-    assert "event_synchronize" not in cuda.calls
-    assert not cuda.errors
+    heap.used(1)
+    heap.used(2)  # it comes after the first
+    assert "stream_wait_event" in heap.cuda.calls
+    assert "event_synchronize" not in heap.cuda.calls
+    assert not heap.cuda.errors

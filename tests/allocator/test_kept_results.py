@@ -59,17 +59,6 @@ def loop() -> Iterator[Loop]:
         yield Loop(pool)
 
 
-def test_two_steps_take_turns(loop: Loop) -> None:
-    loop.run(4)
-    assert loop.run(8) == 1
-    stats, pool = loop.pool.stats, loop.pool
-    assert stats.plans == 1
-    assert stats.missing == 0
-    assert "escaped" not in stats.reasons
-    assert stats.arena_bytes - stats.lower_bound < 4096
-    assert not pool.profile().escaped.any()
-
-
 def test_turns_are_found_again_after_another_step(loop: Loop) -> None:
     for _ in range(4):
         loop.run(4, key="train")

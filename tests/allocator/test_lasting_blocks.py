@@ -95,28 +95,3 @@ def test_a_program_that_begins_to_keep_is_replayed_again(warmup: int) -> None:
     counts = list(train(pool, training, 24))
     assert upstream_or_guests(counts)[-8:] == [0] * 8
     assert all((a == b).all() for a, b in zip(training.parameters, without_a_pool(24, 8), strict=True))
-
-
-def test_a_block_that_stays_in_a_planned_place_moves_the_plan() -> None:
-    pool = NumpyPool(warmup=0, small=0)
-    kept = []
-
-    def step(keep: bool) -> None:
-        a = np.full(4000, 1, np.uint8)
-        b = np.full(4000, 2, np.uint8)
-        if keep:
-            kept.append(a)
-        del a
-        assert (b == 2).all()
-
-    with pool:
-        for number in range(16):
-            with pool.step():
-                step(keep=number == 6)
-            pool.wait()
-            if number == 12:
-                before = pool.stats
-    after = pool.stats
-    assert (kept[0] == 1).all()
-    assert after.replayed > before.replayed
-    assert after.guests + after.upstream == before.guests + before.upstream

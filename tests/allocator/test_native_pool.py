@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,13 +38,6 @@ def pool() -> Iterator[PlacePool]:
         yield pool
 
 
-@pytest.fixture
-def worker(libc: CFunctions) -> Iterator[Worker]:
-    worker = Worker(libc)
-    yield worker
-    worker.stop()
-
-
 def run(
     pool: PlacePool, functions: CFunctions, steps: int, sizes: tuple[int, ...] = (LARGE, 5000, 70_000)
 ) -> None:
@@ -78,22 +70,22 @@ def test_a_place_that_cannot_be_taken_stays_free() -> None:
         pass
 
 
-def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:
+def test_requests_of_all_threads_are_one_step_s(pool: PlacePool, libc: CFunctions) -> None:
     for _ in range(6):
         with pool.step():
             for turn in (0, 1, 0, 1):
-                worker.ask(5000) if turn else ask(libc, 9000)
+                in_threads(lambda: ask(libc, 5000)) if turn else ask(libc, 9000)
         pool.wait()
     assert pool.stats.replayed == 4 * 4
     assert "thread" not in pool.stats.reasons
 
 
-def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions, worker: Worker) -> None:
+def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions) -> None:
     update()  # it is imported
     with place_pool(auto_step=True) as pool:
         for number in range(30):
             live = [libc.malloc(size) for size in (LARGE, 2 * LARGE, 5000)]
-            worker.ask(7000)
+            in_threads(lambda: ask(libc, 7000))
             for block in live:
                 libc.free(block)
             in_threads(update) if number % 2 else update()
@@ -101,42 +93,7 @@ def test_steps_of_all_threads_are_told_by_whichever_updates(libc: CFunctions, wo
         assert (pool.stats.steps, pool.stats.replayed) == (29, 4 * 26)
 
 
-def test_an_interrupted_part_is_the_process_s(pool: PlacePool, libc: CFunctions, worker: Worker) -> None:
-    run(pool, libc, 4)
-    with pool.step():
-        with pool.interrupt():
-            worker.ask(5000)
-        worker.ask(LARGE)
-    assert pool.stats.reasons["interrupted"] == 1
-
-
 def ask(functions: CFunctions, size: int) -> None:
     block = functions.malloc(size)
     ctypes.memset(block, 1, size)
     functions.free(block)
-
-
-class Worker:
-    """A thread that asks when it is told."""
-
-    def __init__(self, functions: CFunctions) -> None:
-        self.functions = functions
-        self.size: int | None = None
-        self.told, self.done = threading.Semaphore(0), threading.Semaphore(0)
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self) -> None:
-        while self.told.acquire() and self.size is not None:
-            ask(self.functions, self.size)
-            self.done.release()
-
-    def ask(self, size: int) -> None:
-        self.size = size
-        self.told.release()
-        self.done.acquire()
-
-    def stop(self) -> None:
-        self.size = None
-        self.told.release()
-        self.thread.join()

@@ -37,17 +37,3 @@ def test_the_arena_grows_in_place_around_what_lives_in_it() -> None:
         assert 0 < pool.stats.arena_bytes <= pool.plan().arena_bytes
         del kept
         train(pool, 1, lambda: chain(50_000))
-
-
-def test_nested_pools_leave_each_other_alone() -> None:
-    outer, inner = NumpyPool(small=0), NumpyPool()
-    with outer:
-        for _ in range(6):
-            with outer.step():
-                chain()
-                with inner, inner.step():
-                    chain()
-            assert outer.wait()
-            assert inner.wait()
-    assert outer.stats.plans == inner.stats.plans == 1
-    assert set(inner.stats.reasons) == {"no_plan"}

@@ -44,16 +44,6 @@ def used(clocks: Clocks, budget: PlanningBudget, seconds: float, orders: int = F
             clocks.plan(seconds / orders)
 
 
-def test_the_first_orders_are_carried_out_whatever_they_cost() -> None:
-    clocks = Clocks()
-    budget = clocks.budget(share=0)
-    for _ in range(FIRST):
-        assert budget.has_time()
-        used(clocks, budget, 100, orders=1)
-    assert not budget.has_time()
-    assert budget.seconds == 100 * FIRST
-
-
 @pytest.mark.parametrize("share", [0.05, SHARE, 1, 3.0])
 def test_planning_beyond_its_share_waits_for_the_process(share: float) -> None:
     clocks = Clocks()

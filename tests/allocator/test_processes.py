@@ -32,6 +32,15 @@ def steps(pool, n):
             assert work() == 15000
         assert pool.wait(600)
 
+def plan_slowly(wait):
+    '''Register a solver, "slow", that waits first.'''
+    from stowplan.packing import registry, solvers
+
+    @registry.register("slow")
+    def slow(problem, options):
+        wait()
+        return solvers["best_fit"](problem, options)
+
 def in_child(function):
     '''Fork; return the exit status of the child, which runs the function.'''
     child = os.fork()
@@ -133,15 +142,8 @@ def test_a_forked_worker_may_enter_its_parent_s_pool() -> None:
 
 def test_a_fork_while_a_plan_is_being_made() -> None:
     run("""
-        from stowplan.packing import registry, solvers
         solving, go_on = threading.Event(), threading.Event()
-
-        @registry.register("slow")
-        def slow(problem, options):
-            solving.set()
-            assert go_on.wait(600)
-            return solvers["best_fit"](problem, options)
-
+        plan_slowly(lambda: (solving.set(), go_on.wait(600)))
         pool = NumpyPool(warmup=0, solver="slow")
         with pool:
             for _ in range(2):
@@ -231,13 +233,7 @@ def test_a_fork_of_a_process_that_has_used_a_device_is_refused() -> None:
 
 def test_exit_while_a_plan_is_being_made_and_arrays_live() -> None:
     run("""
-        from stowplan.packing import registry, solvers
-
-        @registry.register("slow")
-        def slow(problem, options):
-            time.sleep(0.3)
-            return solvers["best_fit"](problem, options)
-
+        plan_slowly(lambda: time.sleep(0.3))
         pool = NumpyPool(warmup=0, solver="slow")
         pool.__enter__()
         for _ in range(2):
@@ -317,6 +313,3 @@ def test_a_pool_is_left_in_the_thread_that_entered_it() -> None:
         context = contextvars.copy_context()  # in which the pool serves, too
         with pytest.raises(PoolError, match="leave it in the thread or task that entered it"):
             in_threads(lambda: context.run(pool.__exit__, None, None, None))
-
-
-# -------------------------------------------------------------------------------------------------- CuPy's allocators

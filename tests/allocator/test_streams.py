@@ -157,16 +157,6 @@ def test_upstream_has_a_block_back_when_the_other_stream_is_done(pool: Simulated
     assert pool.memory.live_bytes == pool.stats.reserved_bytes == 0
 
 
-def test_free_all_blocks_waits_for_other_streams(pool: SimulatedPool) -> None:
-    run(pool, 6, lambda: used_on_copy(pool))
-    array = pool.empty(5000)
-    pool.simulated.use(array, MAIN)
-    pool.record_stream(array, COPY)
-    del array
-    pool.free_all_blocks()
-    assert pool.memory.live_bytes == pool.stats.reserved_bytes == 0
-
-
 def test_a_block_of_two_other_streams_waits_for_both(pool: SimulatedPool) -> None:
     def work() -> None:
         lend(pool, COPY, OTHER)

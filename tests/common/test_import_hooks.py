@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,30 +27,19 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert sys.meta_path == before
 
 
-def test_once_and_after_the_module_has_run(path: Path) -> None:
+@pytest.mark.parametrize("hook", [when_imported, lambda *told: nullcontext(once_imported(*told))])
+def test_once_and_after_the_module_has_run(path: Path, hook: Any) -> None:
     path.write_text("answer = 42")
     seen = []
-    with when_imported(NAME, lambda: seen.append(sys.modules[NAME].answer)):
+    with hook(NAME, lambda: seen.append(sys.modules[NAME].answer)):
         assert importlib.util.find_spec(NAME) is not None  # who only looks for it
         assert seen == []
         assert importlib.import_module(NAME).answer == 42
         assert seen == [42]
         importlib.reload(sys.modules[NAME])
     assert seen == [42]
-    with when_imported(NAME, lambda: seen.append("at once")):
+    with hook(NAME, lambda: seen.append("at once")):
         assert seen == [42, "at once"]
-
-
-def test_once_whenever_it_is(path: Path) -> None:
-    path.write_text("answer = 42")
-    seen = []
-    once_imported(NAME, lambda: seen.append(sys.modules[NAME].answer))
-    assert seen == []
-    importlib.import_module(NAME)
-    importlib.reload(sys.modules[NAME])
-    assert seen == [42]
-    once_imported(NAME, lambda: seen.append("at once"))
-    assert seen == [42, "at once"]
 
 
 def test_a_module_that_fails_or_is_not_there(path: Path) -> None:

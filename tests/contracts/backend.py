@@ -106,12 +106,6 @@ class BackendContract:
             program.wait()
         return int(program.backend.pool.stats.replayed - before)
 
-    def test_a_step_that_repeats_is_replayed(self, program: PoolProgram) -> None:
-        self.run(program, 4)  # record, confirm, and the ends of wrapped blocks
-        assert self.run(program, 3) == 3 * len(STEP)
-        assert program.backend.pool.stats.plans >= 1
-        program.finish()
-
     def test_blocks_outlive_their_pool(self, program: PoolProgram) -> None:
         self.run(program, 5)
         assert program.live  # blocks that are freed in the following step

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stowplan.errors import FormatError, StowplanError
+from stowplan.errors import StowplanError
 from stowplan.profiler import Profile, formats
 
 from ..fuzz.importers import mutated
@@ -86,8 +86,3 @@ class ImporterContract:
     def test_a_file_that_is_not_there(self, path: Path) -> None:
         with pytest.raises(OSError, match=path.name):
             formats.read(path, self.name)
-
-    def test_no_format_of_this_name(self, path: Path) -> None:
-        path.write_bytes(self.sample)
-        with pytest.raises(FormatError, match=self.name):  # the message lists those that there are
-            formats.read(path, "no such format")

@@ -55,13 +55,6 @@ class PackingSolverContract:
         problem = Problem([3, 5, 4, 6], [0, 0, 2, 3], [4, 4, 6, 6], contiguous=[[0, 1]], apart=[[2, 3]])
         check(problem, pack(problem, self.solver).offsets)
 
-    def test_a_fixed_block_stays_where_it_is(self) -> None:
-        problem = Problem([8, 8, 16], [0, 1, 2], [4, 4, 4], alignment=8, fixed=[-1, 16, -1])
-        offsets = self.offsets(problem)
-        assert offsets is not None
-        assert offsets[1] == 16
-        check(problem, offsets)
-
     @inherited
     @given(problems(plain=True))
     def test_a_capacity_is_kept_to_or_refused_or_open(self, problem: Problem) -> None:

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <new>
 #include <random>
 #include <vector>
@@ -16,10 +15,9 @@
 #include "cuda_memory.hpp"
 #include "device_heap.hpp"
 #include "heap_arena.hpp"
-#include "stress.hpp"
+#include "simulated_cuda.hpp"
 
-using namespace stowplan::allocator;
-using stress::fail;
+using namespace simulated;
 
 namespace {
 
@@ -40,119 +38,20 @@ bool survives(int allocations, F&& f) {
   return survived;
 }
 
-// Nothing of the test's own counts.
-template <class F>
-void apart(F&& f) {
-  const int left = std::exchange(allocations_left, -1);
-  f();
-  allocations_left = left;
-}
-
-// A driver that gives out addresses, and knows what it has given.
-struct Driver {
-  static inline std::map<std::uintptr_t, Bytes> given;
-  static inline std::uintptr_t next = std::uintptr_t{1} << 40;
-  static inline Bytes created = 0, mapped = 0;  // of virtual memory
-  static inline std::map<std::uintptr_t, Bytes> pieces;
-  static inline std::int64_t events = 0;
-  static inline unsigned fault_rate = 0, calls = 0;  // one call in so many fails
-
-  static CudaError fault() { return fault_rate != 0 && ++calls % fault_rate == 0 ? kCudaOutOfMemory : kCudaSuccess; }
-  // Whether a range has memory.
-  static bool has(std::uintptr_t begin, Bytes size) {
-    auto end = begin + static_cast<std::uintptr_t>(size);
-    for (const auto& memory : {given, pieces}) {
-      auto at = begin;
-      for (const auto& [address, bytes] : memory) {
-        if (address <= at && at < address + static_cast<std::uintptr_t>(bytes))
-          at = address + static_cast<std::uintptr_t>(bytes);
-      }
-      if (at >= end) return true;
-    }
-    return false;
-  }
-
-  static Bytes in_use() {
-    Bytes bytes = created;
-    for (const auto& [address, size] : given) bytes += size;
-    return bytes;
-  }
-  static CudaApi api() {
-    CudaApi api;
-    api.malloc = [](void** ptr, std::size_t size) {
-      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
-      apart([&] { given[next] = static_cast<Bytes>(size); });
-      *ptr = reinterpret_cast<void*>(next);
-      next += size;
-      return kCudaSuccess;
-    };
-    api.free = [](void* ptr) {
-      if (given.erase(reinterpret_cast<std::uintptr_t>(ptr)) != 1) fail("memory went back twice");
-      return kCudaSuccess;
-    };
-    api.exchange_capture_mode = [](int*) { return kCudaSuccess; };
-    api.get_device = [](int* device) { return *device = 0, kCudaSuccess; };
-    api.stream_query = [](CudaStream) { return kCudaNotReady; };
-    api.stream_is_capturing = [](CudaStream, int* status) { return *status = kCudaCaptureNone, kCudaSuccess; };
-    api.has_virtual_memory = true;
-    api.granularity = [](std::size_t* page, const MemoryProperties*, int) {
-      return *page = static_cast<std::size_t>(DeviceHeap::kPage), kCudaSuccess;
-    };
-    api.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
-      *address = reinterpret_cast<void*>(next);
-      next += size;
-      return kCudaSuccess;
-    };
-    api.unreserve = [](void*, std::size_t) { return kCudaSuccess; };
-    api.create = [](MemoryHandle* handle, std::size_t size, const MemoryProperties*, unsigned long long) {
-      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
-      if (static_cast<Bytes>(size) % DeviceHeap::kPage != 0) fail("a handle has a part of a page");
-      created += static_cast<Bytes>(size);
-      return *handle = size, kCudaSuccess;
-    };
-    api.release = [](MemoryHandle size) { return created -= static_cast<Bytes>(size), kCudaSuccess; };
-    api.map = [](void* address, std::size_t size, std::size_t, MemoryHandle handle, unsigned long long) {
-      if (handle != size) fail("a handle is mapped in part");
-      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
-      apart([&] {
-        if (!pieces.emplace(reinterpret_cast<std::uintptr_t>(address), size).second) fail("memory is mapped twice");
-      });
-      return mapped += static_cast<Bytes>(size), kCudaSuccess;
-    };
-    api.unmap = [](void* address, std::size_t size) {
-      const auto at = pieces.find(reinterpret_cast<std::uintptr_t>(address));
-      if (at == pieces.end() || at->second != static_cast<Bytes>(size)) fail("memory is unmapped as it was not mapped");
-      pieces.erase(at);
-      return mapped -= static_cast<Bytes>(size), kCudaSuccess;
-    };
-    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return fault(); };
-    api.event_create = [](CudaEvent* event, unsigned) {
-      if (fault() != kCudaSuccess) return kCudaOutOfMemory;
-      ++events;
-      return *event = reinterpret_cast<CudaEvent>(&events), kCudaSuccess;
-    };
-    api.event_record = [](CudaEvent, CudaStream) { return fault(); };
-    api.event_query = [](CudaEvent) { return fault() == kCudaSuccess ? kCudaSuccess : kCudaNotReady; };
-    api.event_synchronize = [](CudaEvent) { return fault(); };
-    api.event_destroy = [](CudaEvent) { return --events, kCudaSuccess; };
-    api.stream_wait_event = [](CudaStream, CudaEvent, unsigned) { return fault(); };
-    api.device_synchronize = [] { return fault(); };
-    return api;
-  }
-};
+CudaError fault() { return Cuda::get().fails() ? kCudaOutOfMemory : kCudaSuccess; }
 
 struct Owner final : DeviceHeap::Owner {
-  CudaError mark(std::vector<CudaEvent>&, std::size_t& used) override { return used = 0, Driver::fault(); }
-  CudaError order(Stream, CudaEvent) override { return Driver::fault(); }
+  CudaError mark(std::vector<CudaEvent>&, std::size_t& used) override { return used = 0, fault(); }
+  CudaError order(Stream, CudaEvent) override { return fault(); }
   CudaError end_left(bool) override { return kCudaSuccess; }
-  CudaError synchronize() override { return Driver::fault(); }
+  CudaError synchronize() override { return fault(); }
   bool is_capturing() override { return false; }
 } owner;
 
 // An arena begins and ends in the midst of pages, which then go: it takes nothing below its base, and whole pages, also
 // where it reaches further since.
 void keep_to_the_base(bool reaches) {
-  const CudaApi api = Driver::api();
+  const CudaApi api = Cuda::get().api();
   DeviceHeap heap(api, 0, owner);
   heap.use({api, 1024 * DeviceHeap::kPage, {0}, false});
   const Bytes page = DeviceHeap::kPage, size = page * 9 / 8;
@@ -196,7 +95,7 @@ void change(std::unique_ptr<HeapArena>& arena, DeviceHeap& heap, std::mt19937& r
 }
 
 void run(unsigned seed) {
-  CudaApi api = Driver::api();
+  CudaApi api = Cuda::get().api();
   api.has_virtual_memory = seed / 4 % 2 == 0;
   std::mt19937 random(seed);
   {
@@ -208,7 +107,7 @@ void run(unsigned seed) {
     if (seed % 2 == 0) heap.set_limit(8 * DeviceHeap::kPage);
     for (int operation = 0; operation < 400; ++operation) {
       const int allocations = static_cast<int>(random() % 12);
-      Driver::fault_rate = seed % 3 == 0 ? 8 : 0;
+      Cuda::get().fault_rate = seed % 3 == 0 ? 8 : 0;
       if (random() % 2 == 0 && !blocks.empty()) {
         std::swap(blocks[random() % blocks.size()], blocks.back());
         survives(frees_fail ? allocations : -1, [&] { heap.give(blocks.back()); });
@@ -226,7 +125,8 @@ void run(unsigned seed) {
                                other.address + static_cast<std::uintptr_t>(other.size) <= place.address;
             if (!apart) fail("two blocks overlap");
           }
-          if (!Driver::has(place.address, place.size)) fail("a block has no memory");
+          if (!Cuda::get().has(place.address, place.address + static_cast<std::uintptr_t>(place.size)))
+            fail("a block has no memory");
           blocks.push_back(place);
         }
       }
@@ -238,7 +138,7 @@ void run(unsigned seed) {
       std::vector<Range> taken;
       for (const auto& arena : arenas) {
         for (const Range range : arena != nullptr ? arena->memory() : std::vector<Range>{}) {
-          if (!Driver::has(range.begin, static_cast<Bytes>(range.end - range.begin))) fail("an arena has no memory");
+          if (!Cuda::get().has(range.begin, range.end)) fail("an arena has no memory");
           for (const Range other : taken) {
             if (range.intersects(other)) fail("two arenas have the same memory");
           }
@@ -249,23 +149,21 @@ void run(unsigned seed) {
           }
         }
       }
-      if (heap.held() != Driver::in_use()) fail("the account is not the device's");
+      if (heap.held() != Cuda::get().in_use()) fail("the account is not the device's");
     }
-    Driver::fault_rate = 0;
+    Cuda::get().fault_rate = 0;
     for (const DeviceHeap::Place& block : blocks) heap.give(block);
     for (auto& arena : arenas) arena.reset();
     heap.trim();
-    if (heap.held() != Driver::in_use()) fail("the account is not the device's in the end");
+    if (heap.held() != Cuda::get().in_use()) fail("the account is not the device's in the end");
     if (!frees_fail && heap.held() != 0) fail("memory that no block has did not go back");
   }
-  if (Driver::events != 0) fail("an event did not go back");
-  Driver::given.clear();
-  Driver::pieces.clear();
-  Driver::created = Driver::mapped = 0;
+  if (Cuda::get().events != 0) fail("an event did not go back");
+  Cuda::get().forget();
 }
 
 void run_memory(unsigned seed) {
-  const CudaApi api = Driver::api();
+  const CudaApi api = Cuda::get().api();
   CudaMemory memory(api, 0, 0);
   std::mt19937 random(seed);
   std::vector<CudaBlock*> blocks;
@@ -278,13 +176,13 @@ void run_memory(unsigned seed) {
   }
   for (CudaBlock* block : blocks) memory.give(block);
   memory.trim();
-  if (Driver::in_use() != 0) fail("memory of a block that was not noted did not go back");
+  if (Cuda::get().in_use() != 0) fail("memory of a block that was not noted did not go back");
 }
 
 }  // namespace
 
 void* operator new(std::size_t size) {
-  if (allocations_left >= 0 && allocations_left-- == 0) {
+  if (Cuda::inside == 0 && allocations_left >= 0 && allocations_left-- == 0) {
     ++failed;
     throw std::bad_alloc();
   }
@@ -295,6 +193,7 @@ void operator delete(void* address) noexcept { std::free(address); }
 void operator delete(void* address, std::size_t) noexcept { std::free(address); }
 
 int main(int argc, char** argv) {
+  Cuda::page = static_cast<std::size_t>(DeviceHeap::kPage);
   for (const bool reaches : {false, true}) keep_to_the_base(reaches);
   const unsigned programs = 50 * static_cast<unsigned>(argc > 1 ? std::atoi(argv[1]) : 1);
   for (unsigned seed = 0; seed < programs; ++seed) {

@@ -1,6 +1,6 @@
 // The solvers for the order of operators on random graphs, for sanitizer builds, with the cores' invariants asserted:
-// every order is valid, no bound is above its peak, and no two solvers prove what contradicts the other. What the least
-// peak is, tests/scheduling/test_order.py knows.
+// no bound is above a peak, and no two solvers prove what contradicts the other. Which orders are valid, and what the
+// least peak is, tests/scheduling/test_order.py knows.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -33,7 +33,6 @@ class Stress {
     Bytes least = std::numeric_limits<Bytes>::max(), bound = 0;
     for (const Solver solver : {Solver::kGreedy, Solver::kExact, Solver::kLocal, Solver::kAuto}) {
       const Answer answer = solve(draft_, solver, control);
-      check(answer.order);
       least = std::min(least, peak_of(graph, answer.order));
       bound = std::max(bound, answer.lower_bound);
     }
@@ -75,25 +74,13 @@ class Stress {
     }
   }
 
-  void check(const std::vector<Op>& order) const {
-    std::vector<char> done(draft_.extra.size(), 0);
-    if (order.size() != done.size()) fail("loses operators");
-    for (const Op op : order) {
-      if (done[op]) fail("runs an operator twice");
-      for (const Op before : draft_.before[op]) {
-        if (!done[before]) fail("breaks a dependency");
-      }
-      done[op] = 1;
-    }
-  }
-
-  // The caller may end any search, and gets a valid order.
+  // The caller may end any search.
   void stopped() {
     int left = 1 + below(3);
     Control control;
     control.heard = [](void* context, Bytes, Bytes) { return --*static_cast<int*>(context) > 0; };
     control.context = &left;
-    check(solve(draft_, Solver::kAuto, control).order);
+    solve(draft_, Solver::kAuto, control);
   }
 
   [[noreturn]] void fail(const char* what) const {
@@ -116,5 +103,5 @@ int main() {
   std::thread other([] { Stress(3 * kGraphs).run(40, 0.3); });
   Stress(3 * kGraphs + 1).run(40, 0.3);
   other.join();
-  std::puts("order_stress: every order is valid");
+  std::puts("order_stress: no bound contradicts an order");
 }

@@ -8,18 +8,70 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "host_blocks.hpp"
+#include "host_pool.hpp"
 #include "locked_lanes.hpp"
+#include "stress.hpp"
 
-using namespace stress;
+using namespace stowplan::allocator;
+using stress::fail;
 
 namespace {
+
+void* up_malloc(void*, std::size_t size) { return std::malloc(size); }
+void* up_calloc(void*, std::size_t n, std::size_t size) { return std::calloc(n, size); }
+void* up_realloc(void*, void* p, std::size_t size) { return std::realloc(p, size); }
+void up_free(void*, void* p, std::size_t) { std::free(p); }
+const stowplan::Upstream kUpstream{nullptr, up_malloc, up_calloc, up_realloc, up_free};
+
+struct Held {
+  unsigned char* ptr;
+  std::size_t size;
+  unsigned char pattern;
+};
+
+Held allocate(HostMemory& memory, std::size_t size, std::mt19937& random) {
+  const auto pattern = static_cast<unsigned char>(random());
+  auto* ptr = static_cast<unsigned char*>(random() % 8 == 0 ? memory.calloc(1, size) : memory.malloc(size));
+  if (ptr == nullptr) fail("out of memory");
+  std::memset(ptr, pattern, size);
+  return {ptr, size, pattern};
+}
+
+void drop(HostMemory& memory, const Held& block) {
+  for (std::size_t i = 0; i < block.size; ++i) {
+    if (block.ptr[i] != block.pattern) fail("a block's bytes were overwritten while it was alive");
+  }
+  memory.free(block.ptr, block.size);
+}
+
+// Blocks on their way from one thread to another.
+class Exchange {
+ public:
+  void put(const Held& block) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    blocks_.push_back(block);
+  }
+  bool take(Held& block, std::mt19937& random) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (blocks_.empty()) return false;
+    std::swap(blocks_[random() % blocks_.size()], blocks_.back());
+    block = blocks_.back();
+    blocks_.pop_back();
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Held> blocks_;
+};
 
 constexpr unsigned kThreads = 8;
 constexpr int kRequests = 24;
@@ -36,7 +88,13 @@ std::shared_ptr<const Plan> make_plan(Bytes unit) {
     plan->offset.push_back(i == 7 ? kUnplanned : unit * (i % (kLifetime + 1)));
     if (i != 7) due[(i + kLifetime) % kRequests].push_back(i);
   }
-  finish_plan(*plan, due, unit * (kLifetime + 1));
+  for (const auto& numbers : due) {
+    plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+    plan->due.insert(plan->due.end(), numbers.begin(), numbers.end());
+  }
+  plan->due_begin.push_back(static_cast<std::uint32_t>(plan->due.size()));
+  plan->arena_bytes = unit * (kLifetime + 1);
+  plan->derive();
   return plan;
 }
 static_assert(kRequests % (kLifetime + 1) == 0, "the slots of wrapped blocks must fit round the circle");

@@ -1,8 +1,8 @@
 // The schedule simulator on random small graphs, for sanitizer builds (make asan, make tsan).
 //
 // Random orders and ways of graphs with residents, results, held values and workspace, and drops in those without
-// phases, are evaluated by one simulator that keeps what it can, and compared with a new one each time. Threads work on
-// simulators of their own. Views, several writers and what the figures have to be: tests/scheduling/test_simulate.py.
+// phases, are evaluated by one simulator that keeps what it can. Threads work on simulators of their own. Views,
+// several writers and what the figures have to be, those of a new simulator: tests/scheduling/test_simulate.py.
 
 #include <algorithm>
 #include <cstdint>
@@ -68,7 +68,6 @@ class Stress {
     std::vector<std::int64_t> order = any_order();
     std::vector<Way> way(static_cast<std::size_t>(graph.m), Way::kept);
     kept.set_order(order.data());
-    std::vector<std::uint8_t> goes(static_cast<std::size_t>(kept.first_use(static_cast<Index>(graph.m))), 0);
     for (int change = 0; change < kChanges; ++change) {
       if (below(10) == 0) {
         order = any_order();
@@ -81,21 +80,15 @@ class Stress {
         kept.set_way(static_cast<Index>(v), way[v]);
         if (const Index uses = kept.use_count(static_cast<Index>(v)); !phases_ && uses > 0) {
           const Index use = kept.first_use(static_cast<Index>(v)) + static_cast<Index>(below(uses));
-          goes[use] = static_cast<std::uint8_t>(below(2));
-          kept.set_goes(static_cast<Index>(v), use, goes[use] != 0);
+          kept.set_goes(static_cast<Index>(v), use, below(2) != 0);
         }
       }
       if (below(4) == 0) continue;
-      Simulator fresh(graph, rates);
-      fresh.set_order(order.data());
-      for (std::int64_t v = 0; v < graph.m; ++v) {
-        if (!ways_[v].empty()) fresh.set_way(static_cast<Index>(v), way[v]);
-        for (Index use = fresh.first_use(static_cast<Index>(v)); use < fresh.first_use(static_cast<Index>(v) + 1);
-             ++use) {
-          fresh.set_goes(static_cast<Index>(v), use, goes[use] != 0);
-        }
-      }
-      compare(kept, fresh);
+      const Score score = kept.evaluate();
+      if (*std::max_element(kept.live().begin(), kept.live().end()) != score.peak) fail("a peak that no position has");
+      std::vector<Index> released;
+      kept.released(released);
+      kept.check_invariants();
     }
   }
 
@@ -150,21 +143,6 @@ class Stress {
     return order;
   }
 
-  void compare(Simulator& kept, Simulator& fresh) const {
-    const Score score = kept.evaluate();
-    if (!(score == fresh.evaluate())) fail("another score after changes than a fresh simulator");
-    if (kept.live() != fresh.live()) fail("other live bytes after changes than a fresh simulator");
-    if (kept.rerun_operators() != fresh.rerun_operators()) fail("other reruns after changes than a fresh simulator");
-    std::vector<Index> one, other;
-    kept.released(one);
-    fresh.released(other);
-    if (one != other) fail("other releases after changes than a fresh simulator");
-    Bytes highest = 0;
-    for (Bytes bytes : kept.live()) highest = std::max(highest, bytes);
-    if (highest != score.peak) fail("a peak that no position has");
-    kept.check_invariants();
-  }
-
   [[noreturn]] void fail(const char* what) const { stress::fail("graph " + std::to_string(seed_) + ": " + what); }
 
   std::uint64_t seed_;
@@ -185,5 +163,5 @@ int main() {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::puts("scheduling_stress: every change gives what a fresh simulator gives");
+  std::puts("scheduling_stress: every peak is a position's");
 }

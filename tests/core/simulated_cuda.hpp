@@ -34,7 +34,14 @@ class Cuda {
     std::uint64_t number;
     std::uint64_t block;
   };
-  using Lock = std::lock_guard<std::mutex>;
+  class Lock {
+   public:
+    explicit Lock(std::mutex& mutex) : lock_(mutex) { ++inside; }
+    ~Lock() { --inside; }
+
+   private:
+    std::lock_guard<std::mutex> lock_;
+  };
   static Cuda& self() {
     static Cuda one;
     return one;
@@ -43,6 +50,8 @@ class Cuda {
 
  public:
   static Cuda& get() { return self(); }
+  // Whether this thread runs a function of the device's.
+  static inline thread_local int inside = 0;
 
   CudaApi api() {
     CudaApi api;
@@ -58,6 +67,7 @@ class Cuda {
     };
     api.event_create = [](CudaEvent* event, unsigned) {
       if (self().is_faulty()) return self().error(400);
+      const Lock lock(self().mutex_);
       *event = reinterpret_cast<CudaEvent>(new Event{});
       ++self().events;
       return kCudaSuccess;
@@ -95,7 +105,7 @@ class Cuda {
     };
     api.get_last_error = [] { return std::exchange(last_error(), kCudaSuccess); };
     api.error_string = [](CudaError) { return "simulated"; };
-    api.granularity = [](std::size_t* size, const MemoryProperties*, int) { return *size = kPage, kCudaSuccess; };
+    api.granularity = [](std::size_t* size, const MemoryProperties*, int) { return *size = page, kCudaSuccess; };
     api.reserve = [](void** address, std::size_t size, std::size_t, void*, unsigned long long) {
       const Lock lock(self().mutex_);
       *address = reinterpret_cast<void*>(self().next_range_);
@@ -117,12 +127,14 @@ class Cuda {
     api.unmap = [](void* address, std::size_t size) {
       return self().unmap(reinterpret_cast<std::uintptr_t>(address), size);
     };
-    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) { return kCudaSuccess; };
+    api.set_access = [](void*, std::size_t, const MemoryAccess*, std::size_t) {
+      return self().fails() ? error(kCudaOutOfMemory) : kCudaSuccess;
+    };
     return api;
   }
 
   static constexpr Stream kNone = -1;
-  static constexpr std::size_t kPage = 1024;  // of virtual memory
+  static inline std::size_t page = 1024;  // of virtual memory
   std::atomic<Stream> captured{kNone};
   std::atomic<bool> captures_apart{false};    // a stream that does not wait for the legacy one is being captured
   std::atomic<unsigned> fault_rate{0};        // one call in so many fails
@@ -166,6 +178,28 @@ class Cuda {
     const Lock lock(mutex_);
     order_.run_some(random);
   }
+  // Whether a call is to fail.
+  bool fails() {
+    if (fault_rate == 0 || captured != kNone) return false;
+    const Lock lock(mutex_);
+    if (random_() % fault_rate != 0) return false;
+    ++faults;
+    return true;
+  }
+  // Whether a range has memory.
+  bool has(std::uintptr_t begin, std::uintptr_t end) {
+    const Lock lock(mutex_);
+    if (begin >= kRanges) return is_mapped(begin, end);
+    const auto next = live_.upper_bound(begin);
+    return next != live_.begin() &&
+           end <= std::prev(next)->first + static_cast<std::uintptr_t>(std::prev(next)->second);
+  }
+  // All memory is gone, whoever has it.
+  void forget() {
+    live_.clear();
+    mapped_.clear();
+    in_use_ = 0;
+  }
   std::size_t blocks() {
     const Lock lock(mutex_);
     return live_.size();
@@ -186,11 +220,7 @@ class Cuda {
   }
   bool is_faulty() {
     within();
-    if (fault_rate == 0 || captured != kNone) return false;
-    const Lock lock(mutex_);
-    if (random_() % fault_rate != 0) return false;
-    ++faults;
-    return true;
+    return fails();
   }
   static CudaError error(CudaError number) { return last_error() = number; }
   void refuse_in_capture(const char* what) const {
@@ -226,7 +256,7 @@ class Cuda {
     return kCudaSuccess;
   }
   CudaError create(MemoryHandle& handle, std::size_t size) {
-    if (size == 0 || size % kPage != 0) fail("memory is mapped in whole pages");
+    if (size == 0 || size % page != 0) fail("memory is mapped in whole pages");
     if (is_faulty()) return error(kCudaOutOfMemory);
     const Lock lock(mutex_);
     if (in_use_ + static_cast<Bytes>(size) > capacity) return error(kCudaOutOfMemory);
@@ -235,11 +265,13 @@ class Cuda {
     return kCudaSuccess;
   }
   CudaError map(std::uintptr_t begin, std::size_t size, MemoryHandle handle) {
+    const bool fault = fails();
     const Lock lock(mutex_);
     const auto next = mapped_.lower_bound(begin);
     const bool is_free = (next == mapped_.end() || next->first >= begin + size) &&
                          (next == mapped_.begin() || std::prev(next)->first + std::prev(next)->second <= begin);
     if (!is_free || handle != size) fail("memory is mapped where there is some already");
+    if (fault) return error(kCudaOutOfMemory);
     mapped_[begin] = size;
     return kCudaSuccess;
   }

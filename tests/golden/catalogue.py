@@ -1,209 +1,25 @@
-"""The streams: recorded ones, which lie in tests/data/golden, and those that a seed makes anew each time.
+"""The streams, which lie in tests/data/golden.
 
-Recorded are the programs of tests/allocator/programs.py, and with Chainer at hand steps of three networks. They are
-recorded once: another NumPy or Chainer asks for something else.
+They were recorded once, from loops of NumPy and with Chainer from steps of three networks: other versions ask
+for something else. The soaks and the tasks were drawn at random: steps each request of which may be late, larger,
+smaller or missing; results of four workers' tasks that go to tasks of later rounds. What made them all is in the
+repository's history (tests/golden).
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from itertools import cycle, islice
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from ..allocator.programs import frames, perceptron, rotation, solver
-from . import recording
-from .stream import KEYS, Op, Stream, Writer, load
+from .stream import Op, Stream, load
 
 DATA = Path(__file__).parents[1] / "data" / "golden"
-
-
-# ------------------------------------------------------------------------------------------------------------ recorded
-
-
-def _network(
-    name: str, batch: int, steps: int, differ: bool = False
-) -> Callable[[recording.Recording], object]:
-    """Train a network; `differ`: each step on other sentences."""
-
-    def run(to: recording.Recording) -> None:
-        from experiments.measures.data import Data
-        from experiments.measures.workload import Workload
-        from experiments.models import MODELS
-        from stowplan.compat import enable_chainer
-
-        enable_chainer()
-        workload = Workload(MODELS[name], "training", batch, Data())
-        batches = Data().mini_batches(batch, steps) if differ else [None] * steps
-        with to.entered():
-            for examples in batches:
-                with to.step():
-                    workload.step(examples)
-
-    return run
-
-
-def _program(
-    program: Callable[..., object], *args: Any, **options: Any
-) -> Callable[[recording.Recording], object]:
-    def run(to: recording.Recording) -> None:
-        with to.entered():
-            program(*args, step=to.step, after_step=to.mark, **options)
-
-    return run
-
-
-def _counts(low: int, high: int, steps: int) -> list[int]:
-    return np.random.default_rng(7).integers(low, high, steps).tolist()
-
-
-RECORDED: dict[str, Callable[[recording.Recording], object]] = {
-    "rotation": _program(rotation, 4, 30),
-    "solver": _program(solver, [5] * 30),
-    "solver-two-counts": _program(solver, list(islice(cycle([5, 6]), 40)), parts=8),
-    "solver-any-count": _program(solver, _counts(2, 12, 60), parts=6),
-    "perceptron": _program(perceptron, 6),
-    "frames": _program(frames, 40),
-    "frames-any-order": _program(
-        frames, 60, iter(np.random.default_rng(3).choice([64, 96, 80], 60).tolist())
-    ),
-    "seq2seq": _network("seq2seq", 4, 30, differ=True),
-    "googlenet": _network("googlenet", 2, 5),
-    "resnet50": _network("resnet50", 2, 5),
-}
-
-
-# ------------------------------------------------------------------------------------------------------------- by seed
-
-SIZES = (1, 7, 64, 65, 200, 1000, 1024, 5000, 40_000)
-
-
-class _Soak:
-    """Steps of three scripts, each request of which may be late, larger, smaller or missing, and whatever else."""
-
-    def __init__(self, seed: int, *, streams: tuple[int, ...]) -> None:
-        self._chance = random.Random(seed)
-        self._streams = streams
-        self._to = Writer()
-        self._due: dict[int, int] = {}  # block -> number of requests at which the program frees it
-        self._held: list[int] = []
-        self._now = 0
-        self._scripts = {key: self._script() for key in KEYS}
-
-    def _script(self) -> list[tuple[int, int, int]]:
-        """Return sizes, lives in requests, and streams."""
-        pick = self._chance.randrange
-        return [
-            (SIZES[pick(len(SIZES))], 1 + pick(12), self._streams[pick(len(self._streams))])
-            for _ in range(1 + pick(40))
-        ]
-
-    def stream(self, operations: int) -> Stream:
-        to = self._to
-        while to.requests < operations // 2:
-            self._step()
-            if self._chance.random() < 0.02:
-                self._scripts[KEYS[self._chance.randrange(len(KEYS))]] = self._script()
-            if self._chance.random() < 0.1:
-                self._interrupted_part()
-        for block in list(self._due):
-            self._drop(block)
-        for block in self._held:
-            to.free(block, Op.LET_GO)
-        return to.stream()
-
-    def _step(self) -> None:
-        chance, to = self._chance, self._to
-        key = KEYS[chance.randrange(len(KEYS))]
-        usual = chance.random() < 0.7
-        to.begin(key)
-        for size, life, stream in self._scripts[key]:
-            draw = 1.0 if usual else chance.random()
-            if draw < 0.05:
-                continue  # missing
-            late = chance.randrange(50) if draw < 0.15 else 0
-            more = (-60, 500)[chance.randrange(2)] if draw < 0.25 else 0
-            self._request(max(size + more, 1), life + late, stream)
-            if draw < 0.3:
-                self._request(SIZES[chance.randrange(len(SIZES))], life, stream)
-        to.end(failed=not usual and chance.random() < 0.1)
-
-    def _request(self, size: int, life: int, stream: int) -> None:
-        to = self._to
-        for block in [block for block, at in self._due.items() if at <= to.requests]:
-            self._drop(block)
-        if stream != self._now:
-            self._now = stream
-            to.add(Op.STREAM, stream)
-        self._due[to.request(size)] = to.requests + life
-
-    def _drop(self, block: int) -> None:
-        del self._due[block]
-        if len(self._streams) == 1 or self._chance.random() < 0.8:
-            self._to.free(block)
-            return
-        self._to.free(block, Op.HOLD)
-        self._held.append(block)
-        while len(self._held) > 5:
-            self._to.free(self._held.pop(self._chance.randrange(len(self._held))), Op.LET_GO)
-
-    def _interrupted_part(self) -> None:
-        self._to.add(Op.INTERRUPT)
-        for _ in range(self._chance.randrange(4)):
-            self._request(
-                SIZES[self._chance.randrange(len(SIZES))], 1 + self._chance.randrange(30), self._now
-            )
-        self._to.add(Op.RESUME)
-
-
-def _tasks(seed: int, rounds: int) -> Stream:
-    """Return tasks of a scheduler like Dask's: four workers at once; results go to tasks of later rounds."""
-    chance, to = random.Random(seed), Writer()
-    kinds = {"a": (4000, 900, 64_000), "b": (64_000, 64_000, 8000), 3: (12_000, 500, 12_000, 300, 2000)}
-    results: list[int] = []
-    for _ in range(rounds):
-        running = []
-        for thread in (1, 2, 3, 4):
-            to.add(Op.THREAD, thread)
-            key = tuple(kinds)[chance.randrange(len(kinds))]
-            to.begin(key, keeps_results=True)
-            running.append((thread, iter(kinds[key]), list[int]()))
-        while running:
-            at = chance.randrange(len(running))
-            thread, sizes, blocks = running[at]
-            to.add(Op.THREAD, thread)
-            size = next(sizes, None)
-            if size is not None:
-                blocks.append(to.request(size))
-                continue
-            del running[at]
-            *temporary, result = blocks
-            for block in temporary:
-                to.free(block)
-            to.end()
-            results.append(result)
-        while len(results) > 10:
-            to.free(results.pop(chance.randrange(len(results))))
-    return to.stream()
-
-
-SEEDED: dict[str, Callable[[], Stream]] = {
-    "soak-1": lambda: _Soak(1, streams=(0,)).stream(16_000),
-    "soak-2": lambda: _Soak(2, streams=(0,)).stream(16_000),
-    "soak-streams": lambda: _Soak(3, streams=(0, 0, 0, 7, 9)).stream(16_000),
-    "soak-streams-anew": lambda: _Soak(4, streams=(0, 0, 0, 7, 9)).stream(16_000),
-    "tasks": lambda: _tasks(5, 200),
-}
-
-NAMES = (*RECORDED, *SEEDED)
+NAMES = sorted(path.stem for path in DATA.glob("*.npz"))
 
 
 def find(name: str) -> Stream:
     """Return a stream by its name."""
-    return SEEDED[name]() if name in SEEDED else load(DATA / f"{name}.npz")
+    return load(DATA / f"{name}.npz")
 
 
 def grows_in_place(name: str) -> bool:

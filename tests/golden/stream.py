@@ -57,42 +57,7 @@ class Stream(NamedTuple):
     args: npt.NDArray[np.int64]
 
 
-class Writer:
-    """Collects operations; blocks are numbered by their requests, from 0."""
-
-    def __init__(self) -> None:
-        self._ops: list[tuple[int, int]] = []
-        self.requests = 0
-
-    def add(self, op: Op, arg: int = 0) -> None:
-        self._ops.append((op, arg))
-
-    def request(self, size: int) -> int:
-        """Add a request; return its block's number."""
-        self.add(Op.REQUEST, size)
-        self.requests += 1
-        return self.requests - 1
-
-    def free(self, block: int, op: Op = Op.FREE) -> None:
-        self.add(op, self.requests - block)
-
-    def begin(self, key: Hashable = None, *, keeps_results: bool = False) -> None:
-        self.add(Op.BEGIN, 2 * KEYS.index(key) + keeps_results)
-
-    def end(self, *, failed: bool = False) -> None:
-        self.add(Op.END, failed)
-
-    def stream(self) -> Stream:
-        table = np.array(self._ops, np.int64).reshape(-1, 2)
-        return Stream(table[:, 0].astype(np.uint8), table[:, 1])
-
-
-def save(path: Path, stream: Stream) -> None:
-    """Write a stream to a file of NumPy's."""
-    np.savez_compressed(path, ops=stream.ops, args=stream.args)
-
-
 def load(path: Path) -> Stream:
-    """Read what `save` wrote."""
+    """Read a stream from a file of NumPy's."""
     with np.load(path) as file:
         return Stream(file["ops"], file["args"])

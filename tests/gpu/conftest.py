@@ -41,6 +41,18 @@ def chainer(chainer_on_cuda: Any) -> Any:
     return chainer_on_cuda
 
 
+@pytest.fixture(params=["CupyPool", "compiled"])
+def either(request: pytest.FixtureRequest) -> Any:
+    """The pool's class: CupyPool, or the one that is PyTorch's, which CuPy asks by its C functions."""
+    from stowplan import CupyPool
+
+    if request.param == "CupyPool":
+        return CupyPool
+    from ..device.c_pool import CPool
+
+    return CPool
+
+
 @pytest.fixture
 def calls() -> Callable[[], int]:
     """Return how many calls of the driver there were that take or give memory; skips on a device that counts none."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +10,8 @@ import pytest
 
 from stowplan import CupyPool
 
-from ..children import printed
+from ..children import end_quietly, printed
+from ..running import run
 
 pytestmark = pytest.mark.gpu
 
@@ -20,20 +19,18 @@ PAGE = 2 << 20
 """Bytes: the most that virtual memory is mapped in."""
 
 
+def results(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
+    """Return what steps have computed."""
+    found: list[Any] = []
+    run(pool, steps, lambda: found.append(work()))
+    return found
+
+
 def chain(cupy: Any) -> float:
     a = cupy.arange(100_000, dtype=cupy.float64)
     b = a * 2 + 1
     c = cupy.concatenate([b, a])
     return float(c[::7].sum())
-
-
-def run(pool: CupyPool, steps: int, work: Callable[[], Any]) -> list[Any]:
-    results = []
-    for _ in range(steps):
-        with pool.step():
-            results.append(work())
-        pool.wait()
-    return results
 
 
 @pytest.mark.parametrize("trials", [200, pytest.param(5000, marks=pytest.mark.slow)])
@@ -46,7 +43,7 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
     expected = chain(cupy)
     pool = CupyPool(**options)
     cupy.cuda.set_allocator(pool.malloc)
-    assert run(pool, 8, lambda: chain(cupy)) == [expected] * 8
+    assert results(pool, 8, lambda: chain(cupy)) == [expected] * 8
     stats = pool.stats
     assert stats.plans == 1
     assert set(stats.reasons) == {"no_plan"}
@@ -56,45 +53,13 @@ def test_steps_are_replayed_and_change_no_value(cupy: Any, options: dict[str, An
     assert pool.total_bytes() >= stats.arena_bytes
 
 
-@pytest.mark.parametrize("upstream", ["malloc_async", "malloc_managed", "MemoryPool"])
-def test_any_allocator_of_cupy_s_is_an_upstream(
-    cupy: Any, upstream: str, request: pytest.FixtureRequest
-) -> None:
-    if upstream == "malloc_async":
-        request.getfixturevalue("nvidia")
-    allocator = cupy.cuda.MemoryPool() if upstream == "MemoryPool" else getattr(cupy.cuda, upstream)
-    expected = chain(cupy)
-    pool = CupyPool(allocator)
-    cupy.cuda.set_allocator(pool.malloc)
-    assert run(pool, 6, lambda: chain(cupy)) == [expected] * 6
-    assert pool.stats.replayed > 0
-
-
-def test_the_limit_s_error_leaves_the_pool_usable(cupy: Any) -> None:
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    run(pool, 5, lambda: chain(cupy))
-    pool.set_limit(size=pool.total_bytes() + 2**23)
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-        cupy.empty(2**24, cupy.uint8)
-    expected = chain(cupy)
-    assert run(pool, 2, lambda: chain(cupy)) == [expected] * 2
-    pool.set_limit(size=0)
-    assert cupy.empty(2**24, cupy.uint8).size == 2**24
-
-
 def test_interpreter_exit_with_live_arrays() -> None:
-    program = """
+    end_quietly("""
 import cupy
 from stowplan import CupyPool
+from tests.running import run
 pool = CupyPool()
 cupy.cuda.set_allocator(pool.malloc)
-for i in range(8):
-    with pool.step():
-        kept = cupy.ones(5000)
-        temporary = kept * 2
-        del temporary
-    pool.wait()
-"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+kept = []
+run(pool, 8, lambda: kept.append(cupy.ones(5000) * 2))
+""")

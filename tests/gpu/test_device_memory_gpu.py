@@ -61,17 +61,6 @@ def test_the_heap_takes_little_more_than_was_live(cupy: Any, seed: int) -> None:
     assert live <= most <= 1.2 * live + page()
 
 
-def test_a_hole_serves_the_next_request_that_it_has_room_for(cupy: Any) -> None:
-    pool = CupyPool(device=0)
-    first = pool.malloc(3 * MIB)
-    other = pool.malloc(MIB)
-    place = first.ptr
-    del first
-    assert pool.n_free_blocks() >= 1
-    assert pool.malloc(3 * MIB - 100).ptr == place
-    del other
-
-
 def test_a_limit_holds_and_says_so(cupy: Any) -> None:
     pool, size = CupyPool(device=0), 2 * MIB
     pool.set_limit(size=4 * size)
@@ -81,25 +70,6 @@ def test_a_limit_holds_and_says_so(cupy: Any) -> None:
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match=f"allocating {size:,} bytes"):
         pool.malloc(size)
     assert pool.total_bytes() == 4 * size
-
-
-def test_small_blocks_share_pages(cupy: Any) -> None:
-    pool, size = CupyPool(device=0), page() // 4
-    first = pool.malloc(size)
-    others = [pool.malloc(size) for _ in range(3)]
-    assert {block.ptr - first.ptr for block in others} == {size, 2 * size, 3 * size}
-    assert pool.total_bytes() == page()
-    place = others[1].ptr
-    del others[1]
-    more = [pool.malloc(size) for _ in range(2)]
-    assert more[0].ptr == place
-    assert pool.total_bytes() == 2 * page()
-    with cupy.cuda.Stream(non_blocking=True):  # shares no page with another stream
-        other = pool.malloc(size)
-    assert pool.total_bytes() == 3 * page()
-    del other, more, others, first
-    pool.free_all_blocks()
-    assert pool.total_bytes() == 0
 
 
 def test_what_lives_long_keeps_few_pages(cupy: Any) -> None:
@@ -135,16 +105,6 @@ def test_sizes_that_vary_need_few_calls_of_the_driver(
     assert pool.total_bytes() <= 1.2 * live + page()
 
 
-@pytest.fixture(params=["CupyPool", "compiled"])
-def either(request: pytest.FixtureRequest) -> Any:
-    """The pool's class: CupyPool, or the one that is PyTorch's, which CuPy asks by its C functions."""
-    if request.param == "CupyPool":
-        return CupyPool
-    from ..device.c_pool import CPool
-
-    return CPool
-
-
 def train(cupy: Any, pool: Any, steps: int, sizes: Callable[[int], int] = lambda _: MIB) -> list[int]:
     """Run steps that leave a block for the next one, as training leaves gradients; return the bytes in use after each.
 
@@ -173,17 +133,6 @@ def test_gradients_are_not_held_twice(cupy: Any, either: Any) -> None:
     assert used[-1] == pool.stats.reserved_bytes
     assert pool.stats.reserved_bytes <= pool.stats.peak_reserved_bytes
     assert pool.stats.peak_reserved_bytes <= 1.2 * pool.stats.peak_live_bytes + 3 * page()
-
-
-def test_an_arena_is_its_plan_s_bound(cupy: Any, either: Any) -> None:
-    pool, bound = either(), 9421 * 512
-    cupy.cuda.set_allocator(pool.malloc)
-    for _ in range(4):
-        with pool.step():
-            cupy.empty(bound, cupy.int8)
-        pool.wait()
-    assert (pool.plan().arena_bytes, pool.stats.lower_bound) == (bound, bound)
-    assert pool.stats.arena_bytes == bound
 
 
 def test_a_larger_plan_makes_the_arena_grow(cupy: Any, either: Any) -> None:

@@ -1,10 +1,6 @@
-"""``make gpu-check``: the device's facts, steps until one fails, and one clear line without a device."""
+"""``make gpu-check``: the device's facts, steps of every size, and one clear line without a device."""
 
 from __future__ import annotations
-
-import io
-import sys
-from typing import Any
 
 import pytest
 
@@ -13,33 +9,6 @@ from tools import gpu_check
 from ..children import python
 
 pytestmark = pytest.mark.gpu
-
-
-def step(title: str, code: str, **variables: str) -> gpu_check.Step:
-    return title, [sys.executable, "-c", code], variables
-
-
-def test_facts_name_every_device(cupy: Any) -> None:
-    found = list(gpu_check.facts(cupy.cuda.runtime))
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    assert any(line.startswith(f"device 0: {name}, ") for line in found)
-    assert any("pages: " in line for line in found) != cupy.cuda.runtime.is_hip
-    assert not any("error" in line for line in found)
-
-
-def test_the_first_surprise_stops(capfd: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    steps = [
-        step("first", "import os; print(os.environ['WORD'])", WORD="said"),
-        step("second", "import sys; print('why', file=sys.stderr); sys.exit(3)"),
-        step("third", "print('not reached')"),
-    ]
-    assert gpu_check.check(steps, out) == 1
-    text = out.getvalue()
-    assert text == capfd.readouterr().out
-    assert text.splitlines()[1:3] == ["== 1 of 3: first", "said"]
-    assert text.splitlines()[-2:] == ["why", "== stopped: second: exit status 3, expected 0"]
-    assert gpu_check.check(steps[:1], out) == 0
 
 
 def test_steps_of_every_size_are_replayed() -> None:

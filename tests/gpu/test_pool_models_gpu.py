@@ -36,12 +36,6 @@ def assert_equal(
         free(memory, asked)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_cupy(cupy: Any, seed: int) -> None:
-    pool = cupy.cuda.MemoryPool()
-    assert_equal("cupy", seed, pool.malloc, lambda memory, size: None, pool.total_bytes)
-
-
 @pytest.mark.parametrize("name", ["pytorch", "pytorch-expandable"])
 def test_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed; expected: a build for CUDA")

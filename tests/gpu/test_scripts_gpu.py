@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stowplan import Profile
+
+from ..children import printed, stowplan
 
 pytestmark = pytest.mark.gpu
 
@@ -35,24 +35,18 @@ print(total)
 """
 
 
-def program(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "ignore", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-
-
 def test_profile_and_run(cupy: Any, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     shutil.copy(WAITING, tmp_path)
-    plain = program("program.py", folder=tmp_path).stdout
-    profiled = program("-m", "stowplan", "profile", "--stacks", "0", "program.py", folder=tmp_path)
+    plain = printed("program.py", folder=tmp_path)
+    profiled = stowplan("profile", "--stacks", "0", "program.py", folder=tmp_path)
     assert profiled.stdout == plain
     assert "stowplan: CuPy: the step that it repeats" in profiled.stderr
     profile = Profile.load(tmp_path / "program.profile")
     assert profile.planned_peak >= 400_000 * 8
     assert {site.rpartition("/")[2].partition(":")[2] for site in profile.sites} >= {"6 step", "7 step"}
-    run = ("-m", "stowplan", "run", "--step-function", "__main__:step", "--stats", "stats.json")
-    served = program(*run, "program.py", folder=tmp_path)
-    assert served.stdout == plain
+    run = ("run", "--step-function", "__main__:step", "--stats", "stats.json", "program.py")
+    assert stowplan(*run, folder=tmp_path).stdout == plain
     figures = json.loads((tmp_path / "stats.json").read_text())["cupy"]
     assert figures["share"] > 0.99
     assert figures["replayed"] > 0.5 * figures["requests"]

@@ -131,14 +131,8 @@ def check(cupy: Any, seed: int, make: Callable[..., Any] = CupyPool) -> int:
     return replayed
 
 
-def test_random_programs(cupy: Any) -> None:
-    assert sum(check(cupy, seed) for seed in range(SOME)) > 0
-
-
-def test_random_programs_with_the_compiled_pool(cupy: Any) -> None:
-    from ..device.c_pool import CPool
-
-    assert sum(check(cupy, seed, CPool) for seed in range(SOME)) > 0
+def test_random_programs(cupy: Any, either: Any) -> None:
+    assert sum(check(cupy, seed, either) for seed in range(SOME)) > 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Chainer's ResNet-50 and an LSTM seq2seq on the GPU, through CupyPool and CuPy's pool: the same bits."""
+"""Chainer's ResNet-50 on the GPU, through CupyPool and CuPy's pool: the same bits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ import pytest
 
 from stowplan import CupyPool
 
-from ..running import run
-
 pytestmark = pytest.mark.gpu
 
 STEPS = 15
 BUCKETS = 3
-"""Kinds of steps: of the seq2seq, lengths of sentences."""
+"""Keys of steps."""
 State = dict[str, bytes]
 SIMULATED = "SIMHIP_HOME" in os.environ
 """The device is the simulated one, which computes as slowly as the host: smaller networks there."""
@@ -105,81 +103,27 @@ def resnet50(chainer: Any, cupy: Any) -> tuple[Any, Callable[[int], Any]]:
     return model, lambda number: model(images, labels)
 
 
-def seq2seq(chainer: Any, cupy: Any) -> tuple[Any, Callable[[int], Any]]:
-    """Two layers each for encoder and decoder; every third batch has its own lengths.
-
-    The embedding is a fixed table on the host: the gradient of a trained one is summed up by atomic additions, whose
-    order is not the same from run to run.
-    """
-    import chainer.functions as F  # noqa: N812
-    import chainer.links as L  # noqa: N812
-
-    units, words, batch, longest = (16, 50, 4, 8) if SIMULATED else (64, 500, 16, 20)
-    model = chainer.Chain()
-    with model.init_scope():
-        model.encoder = L.NStepLSTM(2, units, units, 0.0)
-        model.decoder = L.NStepLSTM(2, units, units, 0.0)
-        model.word = L.Linear(units, words)
-    data = np.random.default_rng(2)
-    table = data.standard_normal((words, units)).astype(np.float32)
-
-    def sentences(lengths: Any) -> list[Any]:
-        return [data.integers(0, words, n) for n in sorted(lengths.tolist(), reverse=True)]
-
-    buckets = [
-        (sentences(data.integers(3, longest, batch)), sentences(data.integers(3, longest, batch)))
-        for _ in range(BUCKETS)
-    ]
-
-    def loss_of(number: int) -> Any:
-        source, target = buckets[number % BUCKETS]
-        xs = [chainer.Variable(cupy.asarray(table[s])) for s in source]
-        ys = [chainer.Variable(cupy.asarray(table[t])) for t in target]
-        hidden, cell, _ = model.encoder(None, None, xs)
-        _, _, out = model.decoder(hidden, cell, ys)
-        goal = cupy.asarray(np.concatenate(target).astype(np.int32))
-        return F.softmax_cross_entropy(model.word(F.concat(out, axis=0)), goal)
-
-    return model, loss_of
-
-
-def a_run(chainer: Any, cupy: Any, network: Any, pool: CupyPool | None) -> State:
+def a_run(chainer: Any, cupy: Any, pool: CupyPool | None) -> State:
     np.random.seed(0)  # noqa: NPY002 (Chainer's initializers draw from it)
     cupy.random.seed(0)
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc if pool is None else pool.malloc)
-    model, loss_of = network(chainer, cupy)
+    model, loss_of = resnet50(chainer, cupy)
     optimizer = chainer.optimizers.MomentumSGD(lr=0.001, momentum=0.9)
     if pool is None:
         return train(model, optimizer, loss_of, lambda key: nullcontext(), lambda: None)
     return train(model, optimizer, loss_of, pool.step, pool.wait)
 
 
-@pytest.mark.parametrize("network", [resnet50, seq2seq])
-def test_the_pool_changes_no_bit(chainer: Any, cupy: Any, network: Any) -> None:
-    default = a_run(chainer, cupy, network, None)
-    again = a_run(chainer, cupy, network, None)
+def test_the_pool_changes_no_bit(chainer: Any, cupy: Any) -> None:
+    default = a_run(chainer, cupy, None)
+    again = a_run(chainer, cupy, None)
     different = [name for name in default if default[name] != again[name]]
     assert not different, f"not deterministic even with CuPy's pool: {different}"
     pool = CupyPool()
-    planned = a_run(chainer, cupy, network, pool)
+    planned = a_run(chainer, cupy, pool)
     assert [name for name in default if default[name] != planned[name]] == []
     assert (
         pool.stats.plans - pool.stats.reoptimizations == BUCKETS
     )  # where the arena grows, plans are made again
     assert pool.stats.replayed > pool.stats.upstream + pool.stats.guests
-    print(f"{network.__name__}: {pool.stats}")
-
-
-def test_chainer_s_memory_profile_hook_sees_the_pool(chainer: Any, cupy: Any) -> None:
-    import chainer.functions as F  # noqa: N812
-    from chainer.function_hooks import CupyMemoryProfileHook
-
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    x = chainer.Variable(cupy.ones(100_000, dtype=cupy.float32))
-    hook = CupyMemoryProfileHook()
-    with hook:
-        run(pool, 6, lambda: F.relu(x))
-    assert pool.stats.replayed > 0
-    used = {used for _, used, *_ in hook.call_history}
-    assert used == {400_384}  # 100,000 float32, rounded up to 512
+    print(pool.stats)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from stowplan.planning import UNPLANNED, make_plan, problem_of
-from stowplan.planning.plan import largest, same_structure
 from stowplan.profiler import ESCAPED, Profile
 
 
@@ -39,19 +38,7 @@ def test_an_empty_profile() -> None:
     assert plan.offset.shape == (0,)
 
 
-def test_residents_are_the_places_of_wrapped_blocks() -> None:
-    plan = make_plan(Profile([10, 20], [0, 2], [3, 1 + 4], period=4), alignment=1)
-    assert plan.residents.tolist() == [[int(plan.placement.offsets[1]), int(plan.placement.offsets[1]) + 20]]
-
-
 def test_blocks_that_are_not_planned_have_no_offset() -> None:
     plan = make_plan(Profile([1, 2, 3], [0, 1, 2], [3, ESCAPED, 4], period=5), alignment=1)
     assert plan.offset[1] == UNPLANNED
     assert plan.offset[plan.rows].tolist() == plan.placement.offsets.tolist()
-
-
-def test_structure_and_maximum() -> None:
-    a, b = Profile([10, 20], [0, 1], [2, 3], period=4), Profile([15, 5], [0, 1], [2, 3], period=4)
-    assert same_structure(a, b)
-    assert not same_structure(a, Profile([10, 20], [0, 1], [3, 2], period=4))
-    assert largest(a, b).size.tolist() == [15, 20]

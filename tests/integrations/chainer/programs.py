@@ -37,9 +37,9 @@ class Bomb(chainer.FunctionNode):  # type: ignore[misc]
 class Net(chainer.Chain):  # type: ignore[misc]
     """Layers whose activations make the peak, batch normalization, dropout; `at` is called with one of them."""
 
-    def __init__(self, *, at: Callable[[Any], Any] = lambda h: None, ratio: float = 0.2) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.at, self.ratio = at, ratio
+        self.at: Callable[[Any], object] = lambda h: None
         with self.init_scope():
             self.first, self.norm = L.Linear(None, UNITS), L.BatchNormalization(UNITS)
             self.layers = chainer.ChainList(*(L.Linear(UNITS, UNITS) for _ in range(5)))
@@ -51,7 +51,7 @@ class Net(chainer.Chain):  # type: ignore[misc]
             h = F.tanh(layer(h))
             if number == 1:
                 self.at(h)
-        return F.dropout(h, self.ratio) if self.ratio else h
+        return F.dropout(h, 0.2)
 
     def forward(self, x: Any) -> Any:
         return self.last(self.features(x))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 
-import chainer
 import numpy as np
 
 from .programs import Program, after_call
@@ -21,18 +20,6 @@ def gradients_are_read_late(p: Program) -> None:
 @after_call(options={"early_updates": False})
 def gradients_are_read(p: Program) -> None:
     p.say(*(param.grad for param in p.params()))
-
-
-@after_call(refused=GONE)
-def gradients_of_a_copy_are_read_late(p: Program) -> None:
-    if p.late:
-        p.say(*(param.grad for param in copy.deepcopy(p.model).params()))
-
-
-@after_call(refused="Variable.grad")
-def gradients_of_a_pickle_are_read_late(p: Program) -> None:
-    if p.late:
-        p.say(*(param.grad for param in pickle.loads(pickle.dumps(list(p.model.params())))))
 
 
 @after_call()
@@ -55,23 +42,10 @@ def weights_are_averaged(p: Program) -> None:
 
 
 @after_call()
-def the_averaged_weights_are_evaluated(p: Program) -> None:
-    weights_are_averaged(p)
-    with chainer.no_backprop_mode(), chainer.using_config("train", False):
-        p.say(p.kept["mean"](p.x))
-
-
-@after_call()
 def a_step_by_hand_late(p: Program) -> None:
     if p.late:
         p.backward()
         p.optimizer.update()
-
-
-@after_call()
-def gradients_are_cleared(p: Program) -> None:
-    p.model.cleargrads()
-    p.say(*(param.grad is None for param in p.params()))
 
 
 @after_call()

@@ -27,12 +27,6 @@ def nothing(p: Program) -> None:
 
 
 @by_call()
-def weight_decay(p: Program) -> None:
-    for param in p.params() if p.k else ():
-        param.array *= np.float32(0.99)
-
-
-@by_call()
 def freezes_late(p: Program) -> None:
     if p.k == 6:
         p.model.first.disable_update()
@@ -43,29 +37,6 @@ def freezes_late(p: Program) -> None:
 def adds_clipping_late(p: Program) -> None:
     if p.k == 6:
         p.optimizer.add_hook(optimizer_hooks.GradientClipping(1e-3))
-
-
-@by_call(prepare=lambda p: p.optimizer.add_hook(optimizer_hooks.GradientNoise(1e-3)))
-def removes_noise_late(p: Program) -> None:
-    if p.k == 6:
-        p.optimizer.remove_hook("GradientNoise")
-
-
-class _Says:
-    """A hook of the program's own, which looks at all gradients."""
-
-    name, timing = "Says", "pre"
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-
-    def __call__(self, optimizer: Any) -> None:
-        self.program.say(*(np.linalg.norm(param.grad) for param in optimizer.target.params()))
-
-
-@by_call(prepare=lambda p: p.optimizer.add_hook(_Says(p)))
-def has_a_hook_of_its_own(p: Program) -> None:
-    pass
 
 
 @by_call(prepare=lambda p: p.model.last.b.initialize(CLASSES) if p.model.last.b.array is None else None)
@@ -80,23 +51,6 @@ def batches_vary(p: Program) -> None:
 
 
 @by_call()
-def a_short_batch_late(p: Program) -> None:
-    p.next_batch(BATCH if p.k != 7 else 8)
-
-
-@by_call()
-def no_dropout_late(p: Program) -> None:
-    p.model.ratio = 0.0 if p.late else 0.2
-
-
-@by_call()
-def grows_late(p: Program) -> None:
-    if p.k == 6:
-        p.model.layers.append(L.Linear(UNITS, UNITS))
-        p.optimizer.setup(p.model)
-
-
-@by_call()
 def a_parameter_is_replaced_late(p: Program) -> None:
     if p.k == 6:
         with p.model.last.init_scope():
@@ -108,12 +62,6 @@ def a_parameter_is_replaced_late(p: Program) -> None:
 def the_optimizer_is_exchanged_late(p: Program) -> None:
     if p.k == 6:
         p.optimizer = optimizers.Adam().setup(p.model)
-
-
-@by_call()
-def the_state_is_forgotten_late(p: Program) -> None:
-    for param in p.params() if p.k == 6 else ():
-        param.update_rule._state = None
 
 
 @by_call()
@@ -316,13 +264,6 @@ def the_batch_is_refilled_late(p: Program, y: Any) -> None:
         p.x[...] = p.x[::-1].copy()
 
 
-@inside(refused=WRITES)
-def a_weight_is_written_late(p: Program, y: Any) -> None:
-    if p.late:
-        p.kept["touched"] = True
-        p.model.layers[1].W.array *= np.float32(0.5)
-
-
 class _Reads(chainer.FunctionNode):  # type: ignore[misc]
     """A function whose backward step reads a parameter that is no input of it."""
 
@@ -375,55 +316,29 @@ def pooling_s_indexes_are_used(p: Program, y: Any) -> Any:
     return F.softmax_cross_entropy(p.model.last(F.reshape(large, (-1, UNITS))), p.t)
 
 
-@inside()
-def the_mask_is_used(p: Program, y: Any) -> Any:
-    h, mask = F.dropout(p.model.features(p.x), 0.3, return_mask=True)
-    return F.softmax_cross_entropy(p.model.last(F.dropout(F.tanh(h), 0.3, mask=mask)), p.t)
-
-
 # --- activations that the program writes on ---------------------------------------------------------------------------
 
 
-def _at(act: Any) -> Any:
-    """A model whose program gets one of its activations, and the number of the step."""
-
-    def make() -> Any:
-        model = Net()
-        model.at = lambda h: act(model, h)
-        model.k = 0
-        return model
-
-    return make
-
-
-def _mask(model: Any, h: Any) -> None:
+def _mask(h: Any) -> None:
     h.array[h.array > 0.5] = 0
 
 
-def _mask_late(model: Any, h: Any) -> None:
-    if model.k >= 6:
-        _mask(model, h)
+def _replace(h: Any) -> None:
+    h.array = h.array * np.float32(0.5)
 
 
-def _replace_late(model: Any, h: Any) -> None:
-    if model.k >= 6:
-        h.array = h.array * np.float32(0.5)
-
-
-def _counts(p: Program) -> None:
-    p.model.k = p.k
-
-
-@by_call(model=_at(_mask))
+@by_call()
 def activations_are_masked(p: Program) -> None:
-    _counts(p)
+    p.model.at = _mask
 
 
-@by_call(model=_at(_mask_late), refused=WRITES)
+@by_call(refused=WRITES)
 def activations_are_masked_late(p: Program) -> None:
-    _counts(p)
+    if p.late:
+        p.model.at = _mask
 
 
-@by_call(model=_at(_replace_late), refused=WRITES)
+@by_call(refused=WRITES)
 def an_activation_is_replaced_late(p: Program) -> None:
-    _counts(p)
+    if p.late:
+        p.model.at = _replace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 from typing import Any
 
@@ -11,7 +10,7 @@ import chainer.functions as F  # noqa: N812
 import numpy as np
 from chainer import optimizer_hooks
 
-from .programs import Net, Program, by_hand, whole
+from .programs import Program, by_hand, whole
 
 # --- gradients --------------------------------------------------------------------------------------------------------
 
@@ -22,25 +21,9 @@ def nothing(p: Program) -> None:
 
 
 @by_hand()
-def clips(p: Program) -> None:
-    for param in p.params():
-        np.clip(param.grad, -1e-3, 1e-3, out=param.grad)
-
-
-@by_hand()
 def clips_late(p: Program) -> None:
-    if p.late:
-        clips(p)
-
-
-@by_hand()
-def sets_one(p: Program) -> None:
-    p.model.last.b.grad = np.full_like(p.model.last.b.array, 0.1)
-
-
-@by_hand()
-def clears_a_layer(p: Program) -> None:
-    p.model.first.cleargrads()
+    for param in p.params() if p.late else ():
+        np.clip(param.grad, -1e-3, 1e-3, out=param.grad)
 
 
 @by_hand()
@@ -57,52 +40,7 @@ def decays_weights(p: Program) -> None:
         param.array *= np.float32(0.99)
 
 
-@whole()
-def binaryconnect(p: Program) -> None:
-    back = [param.array.copy() for param in p.params() if param.array is not None]
-    known = [param for param in p.params() if param.array is not None]
-    for param in known:
-        param.array[...] = np.sign(param.array) * np.float32(0.1)
-    p.backward()
-    for param, array in zip(known, back, strict=True):
-        param.array[...] = array
-    p.optimizer.update()
-
-
-@whole()
-def sharpness_aware(p: Program) -> None:
-    """Two passes, the second one of perturbed weights."""
-    p.backward()
-    moved = [(param, np.float32(0.01) * param.grad) for param in p.params()]
-    for param, step in moved:
-        param.array += step
-    p.backward()
-    for param, step in moved:
-        param.array -= step
-    p.optimizer.update()
-
-
-@by_hand()
-def updates_one_parameter_itself(p: Program) -> None:
-    p.model.last.W.update()
-
-
 # --- the optimizer ----------------------------------------------------------------------------------------------------
-
-
-@by_hand()
-def learning_rate(p: Program) -> None:
-    p.optimizer.lr = 0.1 / (p.k + 1)
-
-
-@by_hand()
-def learning_rate_of_one_parameter(p: Program) -> None:
-    p.model.last.W.update_rule.hyperparam.lr = 0.01 * p.k
-
-
-@by_hand()
-def disables_in_turns(p: Program) -> None:
-    (p.model.first.disable_update if p.k % 2 else p.model.first.enable_update)()
 
 
 @by_hand()
@@ -151,12 +89,6 @@ def evaluates(p: Program) -> None:
 
 
 @by_hand()
-def evaluates_with_a_graph_late(p: Program) -> None:
-    if p.late:
-        p.say(p.model(p.x[:8].copy()))
-
-
-@by_hand()
 def loads_late(p: Program) -> None:
     if p.k == 3:
         _save(p)
@@ -168,13 +100,6 @@ def _save(p: Program) -> None:
     file = io.BytesIO()
     chainer.serializers.save_npz(file, p.model)
     p.kept["saved"] = file.getvalue()
-
-
-@by_hand()
-def copies_late(p: Program) -> None:
-    if p.late:
-        twin = copy.deepcopy(p.model)
-        p.say(*(param.grad for param in twin.params()))
 
 
 @by_hand()
@@ -231,21 +156,3 @@ def keeps_nodes(p: Program) -> None:
     p.say(*(node.data for node in nodes))
     p.optimizer.update()
     p.say(*(node.data for node in nodes))
-
-
-@whole()
-def reads_a_mask(p: Program) -> None:
-    """What a function of Chainer's has drawn, from the graph."""
-    h = p.model.features(p.x)
-    creator = h.creator_node
-    p.say(creator.mask)
-    loss = F.softmax_cross_entropy(p.model.last(h), p.t)
-    p.backward(loss)
-    p.optimizer.update()
-
-
-@whole(model=lambda: Net(ratio=0.0))
-def moves_to_the_same_device(p: Program) -> None:
-    p.backward()
-    p.model.to_cpu()
-    p.optimizer.update()

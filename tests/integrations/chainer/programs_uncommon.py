@@ -10,7 +10,7 @@ import chainer.links as L  # noqa: N812
 import numpy as np
 from chainer import function_hooks, link_hooks, optimizers
 
-from .programs import BATCH, CLASSES, LATE, UNITS, Bomb, Net, Program, after_call, inside, whole
+from .programs import CLASSES, LATE, UNITS, Bomb, Net, Program, after_call, inside, whole
 
 # --- errors that the program catches ----------------------------------------------------------------------------------
 
@@ -43,13 +43,6 @@ def a_backward_step_fails(p: Program) -> None:
 
 
 @whole()
-def errors_in_numbers_are_raised(p: Program) -> None:
-    x = p.x * (np.float32(1e30) if p.late else np.float32(1))
-    with np.errstate(all="raise", under="ignore"), p.says(FloatingPointError):
-        p.optimizer.update(lambda: F.sum(p.model.last(F.tanh(p.model.first(x))) ** 2))
-
-
-@whole()
 def debug_mode(p: Program) -> None:
     with chainer.using_config("debug", True):
         x = p.x.copy()
@@ -78,15 +71,6 @@ def two_models(p: Program) -> None:
 
 
 @whole(prepare=_two, optimizers=_both)
-def distillation(p: Program) -> None:
-    """The teacher learns, too."""
-    p.optimizer.update(p.loss)
-    with chainer.no_backprop_mode(), chainer.using_config("train", False):
-        target = F.softmax(p.model(p.x)).array
-    p.more[1].update(lambda: F.mean_squared_error(F.softmax(p.more[0](p.x)), target))
-
-
-@whole(prepare=_two, optimizers=_both)
 def a_gan_with_a_graph_for_each_loss(p: Program) -> None:
     with chainer.no_backprop_mode():
         fake = p.model.layers[0](p.x)
@@ -108,17 +92,6 @@ def one_model_is_updated_twice(p: Program) -> None:
         p.optimizer.update(lambda x=x, t=t: F.softmax_cross_entropy(p.model(x), t))
 
 
-@whole()
-def in_turns_by_call_and_by_hand(p: Program) -> None:
-    if p.k % 2:
-        p.optimizer.update(p.loss)
-    else:
-        p.backward()
-        for param in p.params():
-            param.grad *= np.float32(0.5)
-        p.optimizer.update()
-
-
 @whole(
     prepare=lambda p: p.more.append(optimizers.SGD(0.01).setup(p.model.last)),
     optimizers=lambda p: [p.optimizer, *p.more],
@@ -138,24 +111,6 @@ def an_update_of_a_part(p: Program) -> None:
     p.optimizer.update(p.loss)
 
 
-@whole()
-def steps_without_an_update(p: Program) -> None:
-    if p.k % 3:
-        p.optimizer.update(p.loss)
-    else:
-        p.say(p.loss())
-
-
-@whole()
-def the_loss_is_kept(p: Program) -> None:
-    def loss(*_: Any) -> Any:
-        p.kept["loss"] = p.loss()
-        return p.kept["loss"]
-
-    p.optimizer.update(loss)
-    p.say(p.kept["loss"])
-
-
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
@@ -171,16 +126,6 @@ class _Recurrent(chainer.Chain):  # type: ignore[misc]
 
 def _windows(p: Program, length: int) -> Any:
     return sum(F.softmax_cross_entropy(p.model(p.x * np.float32(n + 1)), p.t) for n in range(length))
-
-
-@whole(model=_Recurrent)
-def truncated_backpropagation_by_call(p: Program) -> None:
-    def loss(*_: Any) -> Any:
-        p.kept["loss"] = _windows(p, 3)
-        return p.kept["loss"]
-
-    p.optimizer.update(loss)
-    p.kept["loss"].unchain_backward()
 
 
 @whole(model=_Recurrent)
@@ -235,24 +180,7 @@ def a_code_is_drawn(p: Program) -> None:
     p.optimizer.update(p.loss)
 
 
-@whole(model=lambda: chainer.Sequential(L.EmbedID(20, UNITS), F.tanh, L.Linear(UNITS, CLASSES)))
-def an_embedding(p: Program) -> None:
-    words = p.draw.integers(0, 20, BATCH, dtype=np.int32)
-    p.optimizer.update(lambda: F.softmax_cross_entropy(p.model(words), p.t))
-
-
-@whole()
-def statistics_are_fixed_late(p: Program) -> None:
-    with chainer.using_config("train", not p.late):
-        p.optimizer.update(p.loss)
-
-
 # --- how a training begins --------------------------------------------------------------------------------------------
-
-
-@whole(options={"watch": False})
-def the_first_step_is_not_watched(p: Program) -> None:
-    p.optimizer.update(p.loss)
 
 
 @whole(options={"early_updates": True})
@@ -301,26 +229,6 @@ def graphs_first_then_their_passes(p: Program) -> None:
         p.optimizer.update()
 
 
-@whole(prepare=_two, optimizers=_both)
-def a_critic_with_a_gradient_penalty(p: Program) -> None:
-    fake = p.model.layers[0](p.x)
-    between = chainer.Variable(np.float32(0.3) * p.x + np.float32(0.7) * fake.array)
-    (slope,) = chainer.grad([F.tanh(p.more[0].first(between))], [between], enable_double_backprop=True)
-    p.more[0].cleargrads()
-    (F.average(p.more[0](fake.array)) - F.average(p.more[0](p.x)) + F.average(slope**2)).backward()
-    p.more[1].update()
-    p.model.cleargrads()
-    (-F.average(p.more[0](fake))).backward()
-    p.optimizer.update()
-
-
-@inside()
-def a_part_is_cut_off(p: Program, y: Any) -> Any:
-    h = F.tanh(p.model.first(p.x))
-    h.unchain_backward()
-    return F.softmax_cross_entropy(y, p.t) + F.sum(p.model.layers[0](h) ** 2) * np.float32(1e-3)
-
-
 def _gated(p: Program, y: Any, cut: bool) -> Any:
     z = F.sigmoid(y)
     h = y * z
@@ -355,11 +263,6 @@ def hooks_that_measure_time(p: Program) -> None:
     with function_hooks.TimerHook() as functions, link_hooks.TimerHook() as links:
         p.optimizer.update(p.loss)
     p.say(*(len(name) for name in functions.summary()), len(links.call_history))
-
-
-@whole(prepare=lambda p: [one.add_hook(link_hooks.WeightStandardization()) for one in p.model.layers])
-def weight_standardization(p: Program) -> None:
-    p.optimizer.update(p.loss)
 
 
 @after_call()

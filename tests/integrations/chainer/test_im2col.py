@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from stowplan.chainer import im2col, patches
 
-from ...children import printed
+from ...running import traced
 
 
 @st.composite
@@ -68,30 +69,19 @@ def plain_step() -> Any:
     return ScheduledStep(release=False)
 
 
-WORKSPACE = """
-import stowplan, tracemalloc
-import chainer.functions as F, numpy as np
-from stowplan.chainer import patches
-from tests.integrations.chainer.test_im2col import plain_step
-
-def peak():
+def peak() -> int:
+    """Return the most bytes that a convolution takes."""
     x, w = np.ones((8, 32, 32, 32), np.float32), np.ones((1, 32, 5, 5), np.float32)
-    tracemalloc.start()
-    F.convolution_2d(x, w, pad=2)
-    found = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return found
-
-peak()
-alone = peak()
-with patches.running(plain_step()):
-    print(peak() / alone)
-"""
+    with traced():
+        F.convolution_2d(x, w, pad=2)
+        return tracemalloc.get_traced_memory()[1]
 
 
 def test_a_convolution_takes_half_of_the_workspace() -> None:
-    """In a process of its own: the traced bytes are those of all threads."""
-    assert float(printed("-W", "ignore", "-c", WORKSPACE).split()[-1]) == pytest.approx(0.5, rel=0.1)
+    peak()
+    alone = peak()
+    with patches.running(plain_step()):
+        assert peak() == pytest.approx(0.5 * alone, rel=0.1)
 
 
 def test_other_threads_unfold_as_chainer_does() -> None:

@@ -1,4 +1,4 @@
-"""ChainerMN on two ranks: its iterators and collectives, and data-parallel training on pools."""
+"""ChainerMN on two ranks: the iterator that stowplan mends, and data-parallel training on pools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assert_replayed(ranks: list[dict[str, Any]], warmup: int = WARMUP) -> None:
 
 
 @needs_mpi
-def test_iterators_and_collectives() -> None:
+def test_iterators() -> None:
     out = run_ranks(HERE / "iterator_ranks.py")
     assert "rank 0 is done" in out
     assert "rank 1 is done" in out
