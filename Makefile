@@ -288,6 +288,7 @@ device-test-of: $(DEVICE_VENV)/.made
 	else \
 		$(MAKE) --no-print-directory $(DEVICE_VENV)/.device && \
 		$(SIMULATED) -m pytest -n auto --dist worksteal -m "not slow" $(DEVICE_TESTS) $(TEST) \
+			$(if $(TEST),,&& SIMHIP_SCHEDULE=eager $(SIMULATED) -m pytest tests/gpu/test_heap_traces_gpu.py) \
 			$(if $(TEST)$(filter cuda,$(DEVICE_BUILD)),,&& $(SMALL_PAGES) $(SIMULATED) -m pytest -n auto -m "not slow" $(SMALL_PAGES_TESTS)); \
 	fi
 
