@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from ..children import printed, python
-from .test_memory_commands import step
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"chainer", "cupy", "torch", "dask", "distributed", "matplotlib", "pulp", "highspy", "rich", "click"}
@@ -36,58 +33,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "papers": {"packing", "scheduling", "chainer"},
 }
 """Which rooms a room may import beside `common`."""
-FLOORS = {
-    "chainer": (
-        "function_state graph_builder bit_packing im2col",
-        "parameter_swap pinned scheduler_stats",
-        "patches written retained meter evictions updates rerun",
-        "schedule_follower optimizer_in_backward hiding",
-        "gradients sparing",
-        "values backward_pass",
-        "execution",
-        "timed",
-        "recorder known",
-        "scheduler",
-        "graph_recorder training",
-    ),
-    "allocator": (
-        "cache counter_definitions lane_policy planner_thread planning_budget step_boundaries backends.upstream_memory",
-        "fork_handlers lane options stats",
-        "report",
-        "lanes",
-        "step",
-        "pool",
-        "backends.host_pool backends.cupy_pool",
-        "backends.numpy_pool backends.torch_cuda_pool",
-        "backends.torch_pool",
-    ),
-}
-"""A room's modules by floor, the lowest first. Each imports those of lower floors, or to its left on its own."""
-PUBLIC = {
-    "stowplan",
-    "stowplan.cli.scripts",
-    "stowplan.common.files",
-    "stowplan.compat",
-    "stowplan.dask",
-    "stowplan.errors",
-    "stowplan.packing",
-    "stowplan.planning",
-    "stowplan.insight.comparison",
-    "stowplan.insight.pool_models",
-    "stowplan.prediction",
-    "stowplan.profiler",
-    "stowplan.scheduling",
-    "stowplan.scheduling.ordering",
-}
-
-
-def test_extensions_name_headers_from_the_root() -> None:
-    """Cython copies headers beside what it generates; a header found there first is included twice."""
-    for file in (file for folder in ROOMS.values() for file in folder.glob("*.p[yx]*")):
-        for header in re.findall(r'extern from "(.+?)"', file.read_text()):
-            assert not (file.parent / header).exists(), (
-                f"{file.relative_to(ROOT)}: {header}; expected its path from the root"
-            )
 
 
 def imports(file: Path, package: str) -> Iterator[tuple[int, str]]:
@@ -121,11 +66,6 @@ def within(module: str, allowed: set[str]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in allowed)
 
 
-def test_picture_of_imports_has_all_rooms_and_no_circle() -> None:
-    assert set(MAY_IMPORT) == set(ROOMS)
-    TopologicalSorter(MAY_IMPORT).prepare()
-
-
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_arrow_runs_back(room: str) -> None:
     allowed = {f"stowplan.{other}" for other in {"common", "_version", room, *MAY_IMPORT[room]}}
@@ -142,28 +82,6 @@ def test_no_arrow_runs_back(room: str) -> None:
             assert top != "stowplan" or within(module, allowed), where
 
 
-@pytest.mark.parametrize("room", FLOORS)
-def test_no_arrow_runs_up_within_a_room(room: str) -> None:
-    order = [f"stowplan.{room}.{name}" for floor in FLOORS[room] for name in floor.split()]
-    files = {module_of(file, room): file for file in ROOMS[room].rglob("*.py") if file.stem != "__init__"}
-    assert sorted(files) == sorted(order)
-    for number, module in enumerate(order):
-        tree = ast.parse(files[module].read_text(encoding="utf-8"))
-        types = {id(part) for node in ast.walk(tree) if is_for_types(node) for part in ast.walk(node)}
-        tree.body = [node for node in tree.body if id(node) not in types]
-        for line, imported in imports_of(tree, package_of(files[module], room)):
-            up = [name for name in order[number:] if within(imported, {name})]
-            assert not up, f"{files[module].relative_to(ROOT)}, line {line}: {imported}"
-
-
-def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
-def module_of(file: Path, room: str) -> str:
-    return f"{package_of(file, room)}.{file.stem}"
-
-
 def test_the_face_imports_no_paper_and_only_the_command_line_imports_itself() -> None:
     for file in sorted((ROOT / "stowplan").rglob("*.py")):
         own = ".".join(file.relative_to(ROOT).parts[:-1])
@@ -173,30 +91,6 @@ def test_the_face_imports_no_paper_and_only_the_command_line_imports_itself() ->
             refused.add("stowplan.cli")
         for line, module in () if top in ROOMS else imports(file, own):
             assert not within(module, refused), f"{file.relative_to(ROOT)}, line {line}: {module}"
-
-
-def test_experiments_use_the_public_face() -> None:
-    for file in sorted((ROOT / "experiments").rglob("*.py")):
-        own = ".".join(file.relative_to(ROOT).parts[:-1])
-        for line, module in imports(file, own):
-            if module.split(".")[0] == "stowplan":
-                public = module in PUBLIC or within(module, {"stowplan.papers"})
-                assert public or module.rpartition(".")[0] == "stowplan", (
-                    f"{file.relative_to(ROOT)}, line {line}: {module}"
-                )
-
-
-def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
-    file = tmp_path / "wrong.py"
-    file.write_text(
-        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.insight.demo\n"
-        "PROGRAM = 'import stowplan.insight.report'\n"
-    )
-    found = [module for _, module in imports(file, "stowplan.packing")]
-    assert {name.partition(".")[2] for name in found} == {
-        *("allocator.plan", "cli", "insight.demo", "insight.report")
-    }
-    assert not any(within(module, {"stowplan.common", "stowplan.packing"}) for module in found)
 
 
 def modules_after(code: str) -> set[str]:
@@ -236,36 +130,6 @@ def test_run_loads_little_before_the_script(tmp_path: Path) -> None:
     decisions = {"stowplan.allocator.lane", "stowplan.allocator.stats", "stowplan.profiler.steps"}
     assert not loaded & {*HEAVY, *rooms, *decisions, "csv", "logging", "json", "concurrent.futures"}
     assert commands == {"stowplan.cli.commands.run"}
-
-
-PLANNING = [
-    "planning.plan_maker",
-    "planning.plan_file",
-    "insight.comparison",
-    "prediction.profile_scaling",
-    "prediction.prediction",
-    "insight.report.page",
-]
-"""Modules that plan and serve nothing."""
-
-
-def test_what_plans_without_serving_loads_no_allocator(tmp_path: Path) -> None:
-    for batch in (1, 2, 3):
-        step(batch).save(tmp_path / f"{batch}.profile")
-    one, two, three = (str(tmp_path / f"{batch}.profile") for batch in (1, 2, 3))
-    commands = [
-        ["compare", one],
-        ["convert", one, str(tmp_path / "plan.pickle")],
-        ["fit", f"1={one}", f"2={two}", f"3={three}", "--batch", "4"],
-    ]
-    loaded = modules_after(
-        "import contextlib, io\nfrom stowplan.cli.main import main\n"
-        + "".join(f"import stowplan.{module}\n" for module in PLANNING)
-        + "with contextlib.redirect_stdout(io.StringIO()):\n"
-        + "".join(f"    main({words!r}, standalone_mode=False)\n" for words in commands)
-    )
-    assert {f"stowplan.{module}" for module in PLANNING} <= loaded
-    assert not [name for name in loaded if within(name, {"stowplan.allocator"})]
 
 
 def test_a_source_that_is_not_built_says_what_to_do(tmp_path: Path) -> None:
