@@ -13,7 +13,7 @@ from experiments import growth, heuristic, memory
 from experiments import time as step_time
 from experiments.measures.runner import title_of
 
-from ..experiments.test_figures import tiny  # noqa: F401
+from ..experiments.tiny_network import tiny  # noqa: F401
 from .test_training_gpu import SIMULATED
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("chainer")]

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from experiments.papers.somas import forbidden_pairs
-from stowplan.packing import PackingOptions, Problem, lower_bound, pack, portfolio, solvers
+from stowplan.packing import PackingOptions, Problem, pack, solvers
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers import by_conflicts
 
@@ -33,25 +33,10 @@ def test_very_many_forbidden_pairs_come_near_the_live_bound():
     assert pack(problem, "by_conflicts").peak <= 1.07 * bound < pack(problem, "peak_outward").peak
 
 
-def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():
-    few = Problem([4] * 10, range(10), range(5, 15))
-    names = [name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)]
-    assert names == ["best_fit", "by_conflicts", "exact"]
-    assert "by_conflicts" not in [name for name, _ in portfolio.steps(few, PackingOptions(), apart=9)]
-
-
 def test_more_pairs_than_memory_is_for_give_way_to_best_fit(monkeypatch):
     monkeypatch.setattr(by_conflicts, "MOST_PAIRS", 3)
     problem = Problem([1, 2, 3, 4], [0] * 4, [1] * 4)
     assert pack(problem, "by_conflicts").solver == "best_fit"
-
-
-def test_pairs_kept_apart_count_in_what_exact_may_do():
-    problem = forbidden_pairs(0, 100, 600)[0]
-    reduced = Problem([4] * 10, range(10), range(5, 15), gaps=[(0, 1, 2), (3, 5, 6)])
-    efforts = {name: options.effort for name, options in portfolio.steps(reduced, PackingOptions(), apart=10)}
-    assert efforts["exact"] == portfolio.EXACT_WORK // 12
-    assert pack(problem, in_haste=True).peak >= lower_bound(problem)
 
 
 def test_sizes_near_the_largest_go_without_exact():

@@ -1,22 +1,17 @@
-"""A finished cell of a figure is not measured again; the other figures' cells: tests/gpu/test_figures_gpu.py."""
+"""A network whose steps take no time, for tests of the experiments' figures (tests/gpu/test_figures_gpu.py)."""
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from experiments import heuristic
 from experiments.models import MODELS, Model
 
 pytest.importorskip(
     "matplotlib", reason="matplotlib is not installed; expected: pip install 'stowplan[experiments]'"
 )
-pytestmark = pytest.mark.usefixtures("chainer")
 
 NETWORK = """
 import chainer
@@ -49,21 +44,3 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     model = Model("tiny", "Tiny", ("tiny_network", "Tiny"), "images", batches=(16, 1024))
     monkeypatch.setitem(MODELS, "alexnet", model)
     return "alexnet"
-
-
-def test_a_finished_cell_is_not_run_again(tmp_path: Path, tiny: str) -> None:
-    def blocks(*options: str) -> str:
-        words = ["--out", str(tmp_path), "--model", tiny, "--device", "cpu", "--phase", "inference", *options]
-        done = CliRunner().invoke(heuristic.main, words)
-        assert done.exit_code == 0, done.output
-        with open(tmp_path / "heuristic.csv", newline="", encoding="utf-8") as file:
-            (row,) = csv.DictReader(file)
-        return row["blocks"]
-
-    found = blocks()
-    cell = tmp_path / "heuristic" / "cells" / "cpu-tiny-inference-1.json"
-    kept = json.loads(cell.read_text())
-    kept["row"]["blocks"] = 12345
-    cell.write_text(json.dumps(kept))
-    assert blocks() == "12345"
-    assert blocks("--seed", "1") == found  # other data
