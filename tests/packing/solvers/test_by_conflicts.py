@@ -42,22 +42,8 @@ def test_more_pairs_than_memory_is_for_give_way_to_best_fit(monkeypatch):
 def test_sizes_near_the_largest_go_without_exact():
     # With more bytes than an eighth of what 64 bits hold, its marks for "never" would be offsets.
     size = np.array([649, 712, 1121, 1014, 818, 1139, 1026, 883]) << 50
-    apart = [
-        (2, 0),
-        (3, 1),
-        (3, 2),
-        (4, 0),
-        (4, 2),
-        (4, 3),
-        (5, 0),
-        (5, 1),
-        (5, 2),
-        (5, 3),
-        (5, 4),
-        (6, 0),
-        (6, 1),
-    ]
-    apart += [(6, 2), (6, 3), (6, 4), (6, 5), (7, 1), (7, 3), (7, 6)]
+    below = {2: [0], 3: [1, 2], 4: [0, 2, 3], 5: range(5), 6: range(6), 7: [1, 3, 6]}
+    apart = [(a, b) for a, others in below.items() for b in others]
     found = pack(Problem(size, range(0, 16, 2), range(1, 16, 2), apart=apart), in_haste=True)
     assert found.peak >= max(size[a] + size[b] for a, b in apart)
     assert found.solver != "exact"
