@@ -216,17 +216,6 @@ def test_dimensions_that_are_not_open_are_refused(file: Path) -> None:
     assert "'batch'; expected NAME=N" in refused("order", file, "--dimension", "batch")
 
 
-def test_an_open_dimension_in_a_branch(file: Path) -> None:
-    def branch(name: str) -> Any:
-        nodes = [node("NonZero", "x", f"{name}1"), node("Cast", f"{name}1", name, to=FLOAT)]
-        return onnx.helper.make_graph(nodes, name, [], [info(name, 1, None)])
-
-    nodes = [onnx.helper.make_node("If", ["c"], ["y"], then_branch=branch("t"), else_branch=branch("e"))]
-    saved(file, nodes, [info("x", 4), info("c", kind=9)], [info("y", 1, None)])
-    graph = read_graph(file, {"t1[1]": 3, "e1[1]": 2, "y[1]": 3})
-    assert graph.workspace.tolist() == [3 * 8 + 3 * 4]
-
-
 COMPUTED = {
     # What PyTorch writes for x.expand(2, -1, -1).
     "Expand": [

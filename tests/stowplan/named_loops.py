@@ -14,7 +14,7 @@ from experiments.programs.catalogue import SCRIPTS
 FOLDER = Path(__file__).with_name("loops")
 
 NAMED = {
-    "chainer_trainer": "trainer.run()",
+    "lorenz96": "solution = solve_ivp(lorenz96, (0, 1.5), start, rtol=1e-5, t_eval=[0.5, 1.0, 1.5])",
     "deconvolution": "for k in range(iterations):",
     "finite_volume": "for _ in range(steps):",
     "heat_implicit": "for step in range(steps):",
@@ -31,10 +31,7 @@ NAMED = {
 ONE_PEAK = "finite_volume", "video", "lattice_boltzmann", "shallow_water"
 """Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
-NEEDS = {
-    "chainer_trainer": "chainer",
-    **dict.fromkeys(("deconvolution", "heat_implicit"), "scipy"),
-}
+NEEDS = dict.fromkeys(("deconvolution", "heat_implicit", "lorenz96"), "scipy")
 """By program: the package that it imports beside NumPy."""
 
 SIZES = {
