@@ -111,12 +111,6 @@ def on_a_thread_of_the_program(x: Any) -> Any:
 # --- windows and filters --------------------------------------------------------------------------------------------
 
 
-@trap(line, 20_000, 4_000_000)
-def frames(x: Any) -> Any:
-    cut = np.lib.stride_tricks.sliding_window_view(x, 512)[::128]
-    return np.abs(np.fft.rfft(cut * np.hanning(512), axis=1)).sum()
-
-
 # --- numbers as sizes -----------------------------------------------------------------------------------------------
 
 
