@@ -47,6 +47,16 @@ def pairs() -> StepGraph:
 
 
 @pytest.mark.parametrize("solver", PROVING)
+@pytest.mark.parametrize(("after", "least"), [([], 130), ([2], 150)])
+def test_the_published_diamond(solver: str, after: list[int], least: int) -> None:
+    """A writes what B reads, B what C and D read, D what E does, C and E what F does; and C may come before E."""
+    reads, writes = [[], [0], [1], [2], [3], [4, 5], [6]], [[0], [1, 2], [5], [3], [4], [6], []]
+    graph = StepGraph(reads, writes, [10, 20, 30, 40, 50, 60, 10]).with_after([[], [], [], [], after, [], []])
+    found = order(graph, solver)
+    assert (found.peak, found.lower_bound, found.optimal) == (least, least, True)
+
+
+@pytest.mark.parametrize("solver", PROVING)
 def test_the_pathological_case_needs_10_only_in_its_own_order(solver: str) -> None:
     found = order(pairs(), solver)
     assert (found.before, found.peak, found.optimal) == (10, 9, True)

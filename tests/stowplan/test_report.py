@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.insight.report.figures import AddressMap, plan_map, pool_map, raster
+from stowplan.insight.report.figures import AddressMap, plan_map, pool_map, raster, top_sites
 from stowplan.planning import make_plan
 from stowplan.profiler import ESCAPED, Profile
 
@@ -60,6 +60,14 @@ def test_pieces_do_not_overlap_and_cover_every_lifetime(profile: Profile) -> Non
         assert (pieces.address + tall[pieces.row] <= pieces.reserved).all()
         for t in range(profile.period):
             assert (alive[:, t] == profile.alive_at(t) & profile.planned).all()
+
+
+def test_top_sites() -> None:
+    plan = make_plan(PROFILE, alignment=512)
+    sites, rank = top_sites(plan, peak_tick=5)
+    told = [(site.name, site.at_peak, site.blocks, site.largest) for site in sites]
+    assert told == [("train.py:7 step", 5000, 2, 5000), (PROFILE.sites[1], 700, 1, 700)]
+    assert rank.tolist() == [0, 1, 0]
 
 
 def test_the_image_shows_pieces_where_they_are() -> None:

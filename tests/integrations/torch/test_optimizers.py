@@ -59,6 +59,27 @@ def test_clipping_waits_for_all_gradients() -> None:
     assert training.stats.keeps_gradients == "before_update reads all gradients"
 
 
+def test_a_gradient_that_the_step_does_not_use_counts_once() -> None:
+    """One update takes all gradients there are: that of an unused parameter, left by the program, among them."""
+    calls: list[int] = []
+    results = []
+    for way in (False, True):
+        torch.manual_seed(0)
+        used, unused = nn.Linear(4, 4), nn.Parameter(torch.ones(3))
+        optimizer = torch.optim.SGD([*used.parameters(), unused], 0.1, momentum=0.9)
+        optimizer.register_step_pre_hook(lambda *args: calls.append(1))
+        unused.grad = torch.ones(3)
+        loss = used(torch.ones(2, 4)).square().mean()
+        if way:
+            schedule(used, optimizer, lambda model, x: model(x).square().mean()).step(torch.ones(2, 4))
+        else:
+            loss.backward()
+            optimizer.step()
+        results.append([unused.detach(), *used.state_dict().values()])
+        assert len(calls) == len(results)
+    assert_same(*results)
+
+
 class Parts(nn.Module):
     """Two layers whose weights are rows of one tensor, and a buffer between them."""
 

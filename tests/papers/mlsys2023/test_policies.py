@@ -142,6 +142,23 @@ def test_selective_packs_what_may_not_run_again() -> None:
     assert [found[v] for v in (scores, p, out, mask, o)] == [1, 1, 0, 2, 0]
 
 
+def test_segments_keep_about_the_root() -> None:
+    """Ten segments of 100 equal layers: at the fullest moment twice the root or so is alive."""
+    b = Builder()
+    x = b.value(1, resident=True)
+    values = [x]
+    for _ in range(100):
+        values += b.run("layer", [values[-1]], [1])
+    gradient: list[int] = []
+    for k in reversed(range(100)):
+        gradient = b.run("layer'", [values[k], *gradient], [1], Phase.BACKWARD)
+    graph = b.graph()
+    found = simulate(graph, Schedule(lean(graph).order, segments(Storages(graph), 10)))
+    assert simulate(graph, lean(graph)).peak >= 100
+    assert found.peak <= 25
+    assert found.extra_seconds <= 100
+
+
 @given(seeds, st.integers(10, 60))
 @settings(settings.get_profile("dearest"))
 def test_the_least_peak_is_at_most_that_of_segments(seed: int, layers: int) -> None:
