@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from stowplan.allocator._core import Step
 from stowplan.errors import MissingDependencyError
 
 try:
-    from experiments.examples import train_mnist, whole_run
+    from experiments.examples import train_mnist
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
@@ -49,16 +48,3 @@ def test_two_lines_change_no_bit_and_replay(tmp_path: Path) -> None:
     assert last["pool/plans"] >= 2
     assert pool.stats.reoptimizations == 0
     assert results(pooled) == results(mnist(None, str(tmp_path)))
-
-
-def test_the_command_line(tmp_path: Path) -> None:
-    options = ["--epochs", "1", "--units", "5", "--samples", "200", "100", "--out", str(tmp_path)]
-    train_mnist.main(["--pool", *options], standalone_mode=False)
-    (entry,) = json.loads((tmp_path / "log").read_text())
-    assert entry["pool/reserved"] > 0
-
-
-def test_whole_runs_end_with_the_same_parameters() -> None:
-    runs = [whole_run.train("mnist", way, steps=8) for way in whole_run.WAYS]
-    assert len({run["bits"] for run in runs}) == 1
-    assert all(run["rss"] > 100 * 2**20 for run in runs)

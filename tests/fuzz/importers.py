@@ -1,8 +1,7 @@
 """Fuzz the importers: whatever a file holds, reading it gives a profile or a `StowplanError`, and runs nothing.
 
-    python tests/fuzz/importers.py              1,000,000 inputs, guided by coverage where atheris is installed
+    python tests/fuzz/importers.py              1,000,000 inputs, guided by coverage (pip install atheris)
     python tests/fuzz/importers.py 5000         so many
-    python tests/fuzz/importers.py --plain      random mutations of the samples, without atheris
 
 The first byte of an input chooses the importer, the rest is the file. Exit status 0 where all inputs are survived;
 atheris writes the input that was not to a file ``crash-...`` in the current folder.
@@ -10,14 +9,11 @@ atheris writes the input that was not to a file ``crash-...`` in the current fol
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import os
 import pickle
 import random
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -97,19 +93,6 @@ def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
     return bytes(mutant[:LONGEST])
 
 
-def run_plain(runs: int) -> None:
-    """Take `runs` mutated seeds."""
-    survive, rng, start, samples = survivor(), random.Random(0), time.process_time(), seeds()
-    for _ in range(runs):
-        data = mutated(rng.choice(samples), samples, rng)
-        try:
-            survive(data)
-        except BaseException:
-            print(f"not survived: {data!r}", file=sys.stderr)
-            raise
-    print(f"{runs} inputs survived in {time.process_time() - start:.0f} s of processor time")
-
-
 def run_atheris(runs: int) -> None:
     """Let atheris (libFuzzer) look for inputs that reach new code. Ends the process."""
     import atheris
@@ -126,12 +109,5 @@ def run_atheris(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Fuzz the importers.")
-    parser.add_argument("runs", type=int, nargs="?", default=1_000_000)
-    parser.add_argument("--plain", action="store_true", help="random mutations, without atheris")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    if options.plain or importlib.util.find_spec("atheris") is None:
-        run_plain(options.runs)
-    else:
-        run_atheris(options.runs)
+    run_atheris(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..children import printed
 from .importers import mutated, seeds, survivor
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last line is cut off")
@@ -33,11 +29,3 @@ def test_any_bytes_are_survived(form: int, content: bytes) -> None:
 @given(st.lists(st.sampled_from("}]()hjqru\x94\x85tesXKMJG\x8aNa."), max_size=40))
 def test_any_program_of_pickle_instructions_is_survived(program: list[str]) -> None:
     SURVIVE(b"\x03\x80\x04" + "".join(program).encode("latin-1"))
-
-
-@pytest.mark.parametrize("choice", [["--plain"], []])
-def test_the_command_runs(choice: list[str], tmp_path: Path) -> None:
-    if not choice and find_spec("atheris") is None:
-        pytest.skip("atheris is not installed; expected: pip install 'stowplan[fuzz]'")
-    program = Path(__file__).with_name("importers.py")
-    printed(program, "300", *choice, folder=tmp_path)

@@ -93,20 +93,10 @@ def in_list(arrays: Any) -> Any:
     return [one * 2 for one in arrays]
 
 
-def in_dict(arrays: Any) -> Any:
-    return arrays["a"] * 2
-
-
-def nothing() -> Any:
-    return np.zeros(1000)
-
-
 @pytest.mark.parametrize(
     ("function", "arguments", "why"),
     [
         (in_list, ([np.ones(1000)] * 4,), "arrays of in_list is a list of ndarray"),
-        (in_dict, ({"a": np.ones(1000)},), "arrays of in_dict is a dict of ndarray"),
-        (nothing, (), "nothing is given no array, and no number above 4"),
         (
             lambda x: x[x > 0.5],
             (np.random.default_rng(0).random(1_000_000),),

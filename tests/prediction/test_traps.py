@@ -18,7 +18,7 @@ from ..children import printed
 from . import traps  # noqa: F401 (it fills the table)
 from .trap import TRAPS
 
-CHEAP = ("walrus", "zeros", "of_a_list")
+CHEAP = ("unpacked", "zeros", "of_a_list")
 
 
 def verdict(name: str, true: int) -> str:

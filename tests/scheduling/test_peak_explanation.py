@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.errors import BudgetError
-from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, Way, as_recorded, simulate, solve
-from stowplan.scheduling.peak_explanation import Alive, alive_at_peak
+from stowplan.scheduling import Phase, Rates, StepGraph, simulate, solve
+from stowplan.scheduling.peak_explanation import alive_at_peak
 
 from .graphs import random_graph, random_schedule
 
@@ -31,28 +31,6 @@ def test_what_is_alive_adds_up_to_the_peak(seed: int, other: int, operators: int
         assert size in (graph.size[value], graph.packed[value])
     sizes = [size for _, size in alive.storages]
     assert sizes == sorted(sizes, reverse=True)
-
-
-def test_kept_packed_and_dropped_values_of_a_small_step() -> None:
-    # Value 0 is the image; 1, 2 and 3 are written forward, 1 and 2 read backward by operator 4.
-    forward = Phase.FORWARD
-    graph = StepGraph(
-        reads=[[0], [1], [2], [3], [1, 2, 4]],
-        writes=[[1], [2], [3], [4], [5]],
-        size=[7, 10, 20, 40, 1, 2],
-        phase=[forward, forward, forward, Phase.BACKWARD, Phase.BACKWARD],
-        workspace=[0, 0, 3, 0, 0],
-        resident=[True, False, False, False, False, False],
-        packed=[7, 10, 4, 40, 1, 2],
-    )
-    kept = as_recorded(graph)
-    assert alive_at_peak(graph, kept) == Alive(2, False, ((3, 40), (2, 20), (1, 10)), 3)
-    way = kept.way.copy()
-    way[1] = Way.DROPPED
-    assert alive_at_peak(graph, Schedule(kept.order, way)) == Alive(2, False, ((3, 40), (2, 20)), 3)
-    way[2] = Way.PACKED
-    # While operator 2 reads it, it is not packed.
-    assert alive_at_peak(graph, Schedule(kept.order, way)) == Alive(2, False, ((3, 40), (2, 20)), 3)
 
 
 def test_the_floor_of_an_update_does_not_depend_on_the_batch() -> None:

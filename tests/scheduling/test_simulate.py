@@ -109,27 +109,12 @@ def with_way(graph: StepGraph, **ways: Way) -> Schedule:
     return Schedule(np.arange(len(graph)), way)
 
 
-def test_what_is_kept() -> None:
-    outcome = simulate(two_layers(), as_recorded(two_layers()))
-    assert outcome.live.tolist() == [10, 30, 31, 51, 40, 15]
-    assert (outcome.peak, outcome.place, outcome.rerun, outcome.extra_seconds) == (51, 3, -1, 0.0)
-    assert outcome.released.tolist() == [-1, 4, 3, 3, 4, 5, 5]
-    assert outcome.recomputed == ()
-
-
 def test_what_is_dropped_is_recomputed_before_its_reader() -> None:
     graph = two_layers()
     outcome = simulate(graph, with_way(graph, v1=Way.DROPPED))
     assert outcome.live.tolist() == [10, 30, 21, 41, 40, 15]
     assert (outcome.peak, outcome.extra_seconds) == (41, 1.0)
     assert outcome.recomputed == ((4, (0,)),)
-
-
-def test_what_is_packed_is_small_between_its_uses() -> None:
-    graph = two_layers(packed=[100, 2, 20, 1, 20, 10, 5])
-    outcome = simulate(graph, with_way(graph, v1=Way.PACKED), Rates(pack=10.0))
-    assert outcome.live.tolist() == [10, 30, 23, 43, 40, 15]
-    assert outcome.extra_seconds == 2.0
 
 
 def test_what_is_swapped_is_away_as_long_as_the_transfers_allow() -> None:

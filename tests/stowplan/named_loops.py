@@ -14,14 +14,12 @@ from experiments.programs.catalogue import SCRIPTS
 FOLDER = Path(__file__).with_name("loops")
 
 NAMED = {
-    "chainer_trainer": "trainer.run()",
+    "lorenz96": "solution = solve_ivp(lorenz96, (0, 1.5), start, rtol=1e-5, t_eval=[0.5, 1.0, 1.5])",
     "deconvolution": "for k in range(iterations):",
     "finite_volume": "for _ in range(steps):",
-    "hamiltonian": "for draw in range(150):",
     "heat_implicit": "for step in range(steps):",
     "jacobi": "for k in range(iterations):",
     "lattice_boltzmann": "for k in range(steps):",
-    "lorenz96": "solution = solve_ivp(lorenz96, (0, 1.5), start, rtol=1e-5, t_eval=[0.5, 1.0, 1.5])",
     "mlp_adam": "for i in range(0, len(order), batch):",
     "particle_filter": "for bearing in bearings:",
     "shallow_water": "for k in range(steps):",
@@ -30,13 +28,10 @@ NAMED = {
 }
 """By program: the text of the line."""
 
-ONE_PEAK = "finite_volume", "hamiltonian", "video", "lattice_boltzmann", "shallow_water"
+ONE_PEAK = "finite_volume", "video", "lattice_boltzmann", "shallow_water"
 """Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
-NEEDS = {
-    "chainer_trainer": "chainer",
-    **dict.fromkeys(("deconvolution", "heat_implicit", "lorenz96"), "scipy"),
-}
+NEEDS = dict.fromkeys(("deconvolution", "heat_implicit", "lorenz96"), "scipy")
 """By program: the package that it imports beside NumPy."""
 
 SIZES = {

@@ -17,8 +17,6 @@ from stowplan.packing import Problem, check, solvers
 from ..children import printed, python
 from .command_line import refused, stowplan
 
-needs_chainer = pytest.mark.usefixtures("chainer")
-
 GOOD = "id,lower,upper,size\na,0,4,4\nb,2,6,8\nc,4,8,4\n"
 
 
@@ -131,31 +129,6 @@ def test_demo_without_chainer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     assert refused("demo").startswith("Error: chainer is not installed; expected: echo 'setuptools<81'")
 
 
-def require_table(model: str, steps: int, stdout: str, stderr: str) -> None:
-    assert stdout.startswith(f"{model}, batch 1, seed 0: ")
-    for words in (
-        "lower bound",
-        "CuPy's pool",
-        "(100.00%)",
-        "minor page faults",
-        f"identical: {steps} losses",
-    ):
-        assert words in stdout
-    assert max(map(len, stdout.splitlines())) <= 80  # what a terminal holds
-    assert "rounds: NumPy, stowplan, lean" in stderr
-
-
-@pytest.mark.slow
-@needs_chainer
-@pytest.mark.parametrize("model", ["alexnet", "googlenet", "resnet50"])
-def test_demo_trains_published_networks(model: str, tmp_path: Path) -> None:
-    arguments = ["--model", model, "--batch", 1, "--steps", 4]
-    done = python("-m", "stowplan", "demo", *arguments, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    require_table(model, 4, done.stdout, done.stderr)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.fixture
 def tiny_alexnet(chainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In AlexNet's place, a network whose steps take no time."""
@@ -182,30 +155,16 @@ def test_demo_for_programs() -> None:
     result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5", "--json")
     assert result.exit_code == 0, result.exception
     figures = json.loads(result.stdout)
-    assert (figures["model"], figures["batch"], figures["steps"]) == ("alexnet", 1, 5)
-    assert figures["identical"] is True
-    assert figures["upstream"] == 0
-    assert figures["first_replayed_step"] == 3
-    assert figures["replayed"] == 2 * figures["blocks"] > 0
-    assert figures["arena"] == figures["lower_bound"] >= figures["planned_peak"] > 0
-    assert figures["fragmentation"] == 0
-    assert figures["cupy_pool"] >= figures["planned_peak"]
-    assert figures["default"]["losses"] == figures["pool"]["losses"] == figures["lean"]["losses"]
-    assert figures["default"]["over_default"] == {"low": 1.0, "median": 1.0, "high": 1.0}
+    lean = figures["lean"]
+    for found in (figures, lean):
+        assert found["upstream"] == 0
+        assert found["replayed"] == 2 * found["blocks"] > 0
+        assert found["arena"] == found["lower_bound"] <= figures["arena"]
+    assert figures["cupy_pool"] >= figures["planned_peak"] > 0
+    assert figures["default"]["losses"] == figures["pool"]["losses"] == lean["losses"]
     rounds = zip(figures["pool"]["seconds"][3:], figures["default"]["seconds"][3:], strict=True)
     assert figures["pool"]["over_default"]["median"] == pytest.approx(sum(a / b for a, b in rounds) / 2)
-    lean = figures["lean"]
-    assert lean["upstream"] == 0
-    assert lean["replayed"] == 2 * lean["blocks"] > 0
-    assert lean["arena"] == lean["lower_bound"] <= figures["arena"]
-    assert len(figures["pool"]["minor_faults"]) == len(figures["default"]["seconds"]) == 5
-
-
-@pytest.mark.usefixtures("tiny_alexnet")
-def test_demo_prints_a_table() -> None:
-    result = stowplan("demo", "--model", "alexnet", "--batch", "1", "--steps", "5")
-    assert result.exit_code == 0, result.exception
-    require_table("alexnet", 5, result.stdout, result.stderr)
+    assert "identical: 5 losses" in stowplan("demo", "--model", "alexnet", "--batch", 1, "--steps", 5).stdout
 
 
 @pytest.mark.usefixtures("tiny_alexnet")

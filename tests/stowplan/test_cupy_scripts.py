@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from stowplan import Profile
-
 from ..children import printed, stowplan
 
 pytestmark = pytest.mark.skipif(
@@ -78,17 +76,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "loop.py").write_text(LOOP)
     shutil.copy(Path(__file__).with_name("waiting.py"), tmp_path)
     return tmp_path
-
-
-def test_cupy_s_requests_are_recorded(folder: Path) -> None:
-    done = stowplan("profile", "--stacks", "0", "loop.py", "100", folder=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == printed("loop.py", "100", folder=folder)
-    assert "stowplan: CuPy: the step that it repeats: 4 blocks" in done.stderr
-    profile = Profile.load(folder / "loop.profile")
-    assert sorted(profile.size.tolist()) == [700, 900, 1500, 3000]
-    assert [profile.sites[i].rpartition("/")[2] for i in profile.site] == ["loop.py:16 step"] * 4
-    assert not profile.escaped.any()
 
 
 def test_the_device_is_the_user_s_choice(folder: Path) -> None:

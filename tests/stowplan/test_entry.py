@@ -15,6 +15,7 @@ from .command_line import refused, stowplan
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Prints its words; the current folder is its own."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.py").write_text("this is no Python")
     path = tmp_path / "script.py"
     path.write_text("import os, sys\nprint(__name__, *sys.argv[1:])\nos.chdir('/')\n")
     return path
@@ -46,6 +47,8 @@ def test_options_stand_before_the_script(script: Path, words: list[str], printed
         (["--bogus", "script.py"], "there is no option --bogus; expected: stowplan run [OPTIONS] SCRIPT"),
         (["--json=x", "script.py"], "there is no option --json=;"),
         (["none.py"], "none.py"),
+        (["text.py"], "text.py: invalid syntax"),
+        (["--step-function", "main", "script.py"], "expected module:function"),
     ],
 )
 def test_bad_input_is_one_line(script: Path, words: list[str], said: str) -> None:

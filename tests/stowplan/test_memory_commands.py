@@ -13,7 +13,7 @@ from click.shell_completion import ShellComplete
 
 from stowplan.cli.main import COMMANDS, main
 from stowplan.insight.comparison import as_requested, compare
-from stowplan.insight.pool_models import POOL_MODELS, replay_malloc, requests
+from stowplan.insight.pool_models import replay_malloc, requests
 from stowplan.planning import make_plan
 from stowplan.profiler import Profile
 from stowplan.profiler.program_summary import Program
@@ -57,18 +57,6 @@ def profile(tmp_path: Path) -> Path:
 
 # At batch 4: blocks 0, 1 and 3 are alive at tick 1 (28 KiB); 0 and 2 at tick 4; 0 and 3 at tick 6 (20 KiB).
 PLANNED_PEAK = 28 * KIB
-
-
-def test_compare_for_programs(profile: Path) -> None:
-    found = figures("compare", profile)
-    pools, of_program = found.pop("pools"), {name for name, value in found.items() if value is None}
-    assert of_program == {
-        *("live_peak", "at_live_peak", "program", "unplanned_peak", "with_plan", "saved_of_reserved")
-    }
-    assert (found.pop("blocks"), found.pop("left_out"), found.pop("optimal")) == (4, 1, True)
-    assert {found.pop(name) for name in ("planned_peak", "lower_bound", "arena")} == {PLANNED_PEAK}
-    assert found.keys() - of_program == {*("profile", "alignment", "solver")}
-    assert list(pools) == list(POOL_MODELS)
 
 
 def of_a_program() -> Profile:

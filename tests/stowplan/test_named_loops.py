@@ -76,14 +76,6 @@ def test_all_steps_are_listed_with_shares_and_peaks(tmp_path: Path) -> None:
     assert Profile.load(tmp_path / "step.profile").size.max() == 160_000
 
 
-def test_a_loop_at_the_peak_is_the_step(tmp_path: Path) -> None:
-    """It asks for less than another one, but a pass of it holds a tenth of the peak."""
-    text = PHASES.replace("SIDE", "100").replace("range(30)", "range(8)").replace("range(50)", "range(100)")
-    (tmp_path / "phases.py").write_text(text)
-    said = profiled(tmp_path, "phases.py")
-    assert chosen_line(said)[1] == 5
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [(("--no-sites",), "loops are not detected without call sites"), ((), "no step was repeated")],

@@ -5,7 +5,6 @@ Skips where there is no Chromium, no driver or no Selenium.
 
 from __future__ import annotations
 
-import heapq
 import json
 import re
 import shutil
@@ -55,26 +54,6 @@ return [box.x + view.frame.x_scale.compute(arguments[1]), box.y + view.frame.y_s
 RANGE = "const x = Bokeh.documents[0].get_model_by_name('clock'); return [x.start, x.end];"
 
 
-def step(n: int) -> Profile:
-    """A training step of n blocks: some live to their mirror in the backward pass, most die young."""
-    rng = np.random.default_rng(0)
-    mirrored = rng.random(n) < 0.15
-    young = np.exp(rng.uniform(0, 6, n)).astype(int)
-    start, end = np.zeros((2, n), dtype=np.int64)
-    due: list[tuple[int, int]] = []
-    tick = 0
-    for k in range(n + 1):
-        while due and (due[0][0] <= k or k == n):
-            end[heapq.heappop(due)[1]], tick = tick, tick + 1
-        if k < n:
-            start[k], tick = tick, tick + 1
-            heapq.heappush(due, (n - k if mirrored[k] and k < n // 2 else k + 1 + int(young[k]), k))
-    size = np.exp(rng.uniform(6, 15, n)).astype(np.int64)
-    site = rng.integers(0, 30, n).astype(np.int32)
-    sites = tuple(f"net/layer{k}.py:{k} <forward>" for k in range(30))
-    return Profile(size, start, end, period=tick, site=site, sites=sites)
-
-
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
     unknown = "--host-resolver-rules=MAP * ~NOTFOUND"  # every host
@@ -87,7 +66,13 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    return step(300)
+    """300 blocks, most of which die young."""
+    rng, n = np.random.default_rng(0), 300
+    start = 2 * np.arange(n)
+    end = np.minimum(start + 1 + 2 * np.exp(rng.uniform(0, 5, n)).astype(int), 2 * n)
+    sites = tuple(f"net/layer{k}.py:{k} <forward>" for k in range(30))
+    size = np.exp(rng.uniform(6, 15, n)).astype(np.int64)
+    return Profile(size, start, end, period=2 * n + 1, site=rng.integers(0, 30, n), sites=sites)
 
 
 @pytest.fixture(scope="module")

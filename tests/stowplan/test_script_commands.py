@@ -96,22 +96,6 @@ def test_run_serves_the_script_and_says_so(script: Path) -> None:
     assert figures["numpy"]["requests"] > 2000
 
 
-def test_bad_input_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    (tmp_path / "text.py").write_text("this is no Python")
-    (tmp_path / "empty.py").write_text("")
-    for arguments, message in (
-        (["run", "text.py"], "text.py: invalid syntax"),
-        (["run", "--step-function", "main", "empty.py"], "expected module:function"),
-        (["run", "--step-function", "__main__:main", "empty.py"], "there is no function main"),
-        (["run", "--step-function", "json:no.where", "empty.py"], "json:no.where cannot be had"),
-        (["profile", "none.py"], "none.py"),
-    ):
-        assert message in refused(*arguments)
-
-
 def test_ctrl_c_keeps_what_was_seen(script: Path) -> None:
     heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background hears it not
     wait = f"import signal, time\n{heard}\nprint('ready', flush=True)\ntime.sleep(600)"

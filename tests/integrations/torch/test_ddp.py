@@ -33,4 +33,5 @@ def test_ranks_stay_equal_to_plain_pytorch_and_peaks_are_as_said(tmp_path: Path)
     for row in rows:
         assert row["recomputed"] > 0
         assert abs(row["measured"] - max(row["said"])) <= 0.02 * row["measured"]
+        assert "distributed (DistributedDataParallel)" in row["refused"]
         assert "stowplan.torch.compile_backend" in row["refused"]

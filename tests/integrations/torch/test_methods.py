@@ -36,7 +36,7 @@ def make(seed: int = 0) -> Any:
     torch.manual_seed(seed)
 
     def block(self: Any, x: Tensor) -> Tensor:
-        return self.first(x).tanh() * self.factor
+        return self.first(x).tanh()
 
     class Base(nn.Module):
         def __init__(self) -> None:
@@ -46,9 +46,6 @@ def make(seed: int = 0) -> Any:
 
         def inherited(self, x: Tensor) -> Tensor:
             return x.sin()
-
-        def __getattr__(self, name: str) -> Any:
-            return 1.0 if name == "factor" else super().__getattr__(name)
 
     class Net(Base):
         @classmethod
@@ -70,11 +67,6 @@ PATCHES: dict[str, Callable[[Any], None]] = {
     "method": lambda model: setattr(type(model), "block", lambda self, x: self.first(x).relu()),
     "class method": lambda model: setattr(type(model), "shifted", classmethod(lambda cls, x: x + 2)),
     "call": lambda model: setattr(type(model), "__call__", lambda self, x: nn.Module.__call__(self, x) * 2),
-    "attributes": lambda model: setattr(
-        type(model),
-        "__getattr__",
-        lambda self, name: 3.0 if name == "factor" else nn.Module.__getattr__(self, name),
-    ),
     "base": lambda model: setattr(type(model).__base__, "inherited", lambda self, x: x.cos()),
     "code": other_code,
     "object": lambda model: setattr(type(model.scale), "__call__", lambda self, x: x * 3),

@@ -65,32 +65,6 @@ def test_draws_that_nothing_reads_are_made() -> None:
     assert_same(plain(twins[1], optimizers[1], batches, compiled), expected)
 
 
-class Keeps(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.kept = self.layer(x)
-        self.detached, self.part = self.kept.detach(), self.kept.detach()[0]
-        self.row = self.kept[0]
-        return self.kept.square().mean()
-
-
-def test_what_forward_detaches_and_keeps_requires_no_gradient() -> None:
-    torch.manual_seed(0)
-    model, x = Keeps(), torch.randn(3, 4)
-    training, history = schedule(model, sgd(model)), []
-    for _ in range(STEPS):
-        training.step(x)
-        history.append(model.part)
-        names = ("kept", "row", "detached", "part")
-        assert [getattr(model, name).requires_grad for name in names] == [True, True, False, False]
-        assert model.detached.data_ptr() == model.kept.data_ptr()
-    training = schedule(model, sgd(model), lambda model, x: model(x) + history[-1].sum())
-    assert training.step(x) > 0
-
-
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -195,12 +195,6 @@ def test_a_programs_profile_goes_through_the_other_commands(script: Path) -> Non
     assert (compared["alignment"], compared["arena"]) == (64, profile.planned_peak)
 
 
-def test_steps_may_be_marked_by_a_function(script: Path) -> None:
-    done = stowplan("profile", "--step-function", "__main__:train", "script.py", "10", folder=script.parent)
-    assert done.returncode == 0, done.stderr
-    assert sorted(Profile.load(script.parent / "script.profile").size.tolist()) == [160_000, 160_000]
-
-
 def test_whoever_asks_for_more_is_recorded_or_who_is_named(script: Path) -> None:
     done = stowplan("profile", "script.py", "1000000", folder=script.parent)
     assert "stowplan: NumPy: the step that it repeats" in done.stderr

@@ -329,7 +329,7 @@ class Keeps(nn.Module):
         y = self.layer(x).tanh()
         loss = y.square().mean()
         self.total = self.total + loss
-        self.kept = [y, y[0], y.t(), self.layer.weight[0], loss]
+        self.kept = [y, y[0], y.t(), self.layer.weight[0], loss, y.detach(), y.detach()[0]]
         return loss
 
 
@@ -342,8 +342,13 @@ def test_what_is_kept_with_its_graph_and_read_without_a_gradient_is_as_in_plain_
         assert torch.equal(training.step(x), stepped(twin, optimizer, (x,), lambda model, x: model(x)))
         for one, other in zip((model.total, *model.kept), (twin.total, *twin.kept), strict=True):
             assert torch.equal(one, other)
-            assert one.requires_grad
-            assert one._is_view() == other._is_view()
+            assert one.requires_grad == other.requires_grad
+            assert not one.requires_grad or one._is_view() == other._is_view()
+        assert model.kept[5].data_ptr() == model.kept[0].data_ptr()
     assert training.stats is not None
     assert training.stats.steps == 3
     assert len(training.plans) == 2
+    with pytest.raises(RuntimeError, match="has run backward"):
+        model.kept[0].sum().backward()
+    history = model.kept[6]
+    schedule(model, sgd(model), lambda model, x: model(x) + history.sum()).step(x)

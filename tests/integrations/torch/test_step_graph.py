@@ -110,23 +110,6 @@ def test_what_is_refused() -> None:
         graph(make_fx(lambda x: x.to_sparse())(x), (x,))
 
 
-@pytest.mark.parametrize(
-    ("forward", "match"),
-    [
-        (lambda x: x.masked_select(x > 0), "what masked_select returns depends on values"),
-        (lambda x: x + (1 if torch.equal(x, x) else 2), r"test_step_graph\.py:\d+ <lambda> \(aten\.equal"),
-        (lambda x: x + x.sum().item(), "depends on values"),
-    ],
-)
-def test_what_depends_on_values_is_refused(forward: Any, match: str) -> None:
-    class Values(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return forward(x)
-
-    with pytest.raises(GraphError, match=match):
-        trace(Values(), (torch.ones(3),))
-
-
 def test_a_node_that_is_no_operator_of_atens_is_named() -> None:
     class Branches(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 
 from experiments.papers.somas import forbidden_pairs
-from stowplan.packing import PackingOptions, Problem, lower_bound, pack, portfolio, solvers
+from stowplan.packing import PackingOptions, Problem, pack, solvers
 from stowplan.packing.placement import peak_of
 from stowplan.packing.solvers import by_conflicts
 
@@ -33,46 +33,17 @@ def test_very_many_forbidden_pairs_come_near_the_live_bound():
     assert pack(problem, "by_conflicts").peak <= 1.07 * bound < pack(problem, "peak_outward").peak
 
 
-def test_it_takes_the_place_of_the_others_where_pairs_are_kept_apart():
-    few = Problem([4] * 10, range(10), range(5, 15))
-    names = [name for name, _ in portfolio.steps(few, PackingOptions(), apart=10)]
-    assert names == ["best_fit", "by_conflicts", "exact"]
-    assert "by_conflicts" not in [name for name, _ in portfolio.steps(few, PackingOptions(), apart=9)]
-
-
 def test_more_pairs_than_memory_is_for_give_way_to_best_fit(monkeypatch):
     monkeypatch.setattr(by_conflicts, "MOST_PAIRS", 3)
     problem = Problem([1, 2, 3, 4], [0] * 4, [1] * 4)
     assert pack(problem, "by_conflicts").solver == "best_fit"
 
 
-def test_pairs_kept_apart_count_in_what_exact_may_do():
-    problem = forbidden_pairs(0, 100, 600)[0]
-    reduced = Problem([4] * 10, range(10), range(5, 15), gaps=[(0, 1, 2), (3, 5, 6)])
-    efforts = {name: options.effort for name, options in portfolio.steps(reduced, PackingOptions(), apart=10)}
-    assert efforts["exact"] == portfolio.EXACT_WORK // 12
-    assert pack(problem, in_haste=True).peak >= lower_bound(problem)
-
-
 def test_sizes_near_the_largest_go_without_exact():
     # With more bytes than an eighth of what 64 bits hold, its marks for "never" would be offsets.
     size = np.array([649, 712, 1121, 1014, 818, 1139, 1026, 883]) << 50
-    apart = [
-        (2, 0),
-        (3, 1),
-        (3, 2),
-        (4, 0),
-        (4, 2),
-        (4, 3),
-        (5, 0),
-        (5, 1),
-        (5, 2),
-        (5, 3),
-        (5, 4),
-        (6, 0),
-        (6, 1),
-    ]
-    apart += [(6, 2), (6, 3), (6, 4), (6, 5), (7, 1), (7, 3), (7, 6)]
+    below = {2: [0], 3: [1, 2], 4: [0, 2, 3], 5: range(5), 6: range(6), 7: [1, 3, 6]}
+    apart = [(a, b) for a, others in below.items() for b in others]
     found = pack(Problem(size, range(0, 16, 2), range(1, 16, 2), apart=apart), in_haste=True)
     assert found.peak >= max(size[a] + size[b] for a, b in apart)
     assert found.solver != "exact"

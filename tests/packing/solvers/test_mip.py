@@ -11,7 +11,7 @@ from stowplan.packing.registry import PackingOptions
 from stowplan.packing.solvers import mip as module
 from stowplan.packing.solvers.mip import mip
 
-from ..problems import data, inclusive, problems
+from ..problems import data, problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 pulp = pytest.importorskip("pulp", reason="PuLP is not installed; expected: pip install 'stowplan[mip]'")
@@ -52,12 +52,6 @@ def solved(problem):
 @given(problem=problems(most=5))
 def test_is_as_low_as_the_exact_search(backend, problem):
     assert solved(problem) == pack(problem, "exact").peak
-
-
-def test_published_small_cases(backend):
-    # OLLA's address test: 52 at the best. TFLite Micro, medium: its lower bound can be reached.
-    assert solved(inclusive((23, 0, 10), (25, 9, 13), (27, 12, 15))) == 52
-    assert solved(inclusive((10, 0, 1), (20, 1, 2), (30, 2, 3), (40, 3, 4), (50, 0, 1))) == 80
 
 
 def test_a_proof_above_the_lower_bound(backend):

@@ -107,18 +107,6 @@ def test_selective_keeps_what_full_does_not_and_none_does_too() -> None:
     assert selective["peak"] < none["peak"]
 
 
-def test_the_form_is_the_papers_at_two_bytes_an_element() -> None:
-    s, b, h, a = 2048, 1, 12288, 96  # GPT-3's
-    unit = s * b * h
-    assert activation_bytes(s, b, h, a, 1, "tensor", 2) == unit * (34 + 5 * a * s / h)
-    assert activation_bytes(s, b, h, a, 8, "tensor", 2) == unit * (10 + 24 / 8 + 5 * a * s / h / 8)
-    assert activation_bytes(s, b, h, a, 8, "sequence", 2) == unit / 8 * (34 + 5 * a * s / h)
-    assert activation_bytes(s, b, h, a, 8, "selective", 2) == unit / 8 * 34
-    # The five times of the abstract: of tensor parallelism alone.
-    saved = [activation_bytes(s, b, h, a, 8, way, 2) for way in ("tensor", "selective")]
-    assert saved[0] / saved[1] == pytest.approx(5.4, abs=0.1)
-
-
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 

@@ -27,14 +27,16 @@ TOLERANCE = {np.float32: 1e-4, np.float64: 1e-9}
 
 
 class Layer(chainer.Chain):  # type: ignore[misc]
-    """Linear, normalized, dropped out: what is hard to run twice."""
+    """Linear, normalized, dropped out: what is hard to run twice; from one resolution to another."""
 
-    def __init__(self, dtype: Any, normal: bool = True, dropout: float = 0.3) -> None:
+    def __init__(
+        self, dtype: Any, normal: bool = True, dropout: float = 0.3, source: int = 0, target: int = 0
+    ) -> None:
         super().__init__()
         self.dropout = dropout
         with self.init_scope(), chainer.using_config("dtype", dtype):
-            self.linear = L.Linear(WIDTH, WIDTH)
-            self.normal = L.BatchNormalization(WIDTH, dtype=dtype) if normal else None
+            self.linear = L.Linear(WIDTH >> source, WIDTH >> target)
+            self.normal = L.BatchNormalization(WIDTH >> target, dtype=dtype) if normal else None
 
     def forward(self, x: Any) -> Any:
         y = self.linear(x)
@@ -150,23 +152,9 @@ def test_backward_runs_in_the_configuration_of_forward() -> None:
 # --- any number of resolutions --------------------------------------------------------------------------------------
 
 
-class Between(chainer.Chain):  # type: ignore[misc]
-    """From one width to another, normalized and dropped out."""
-
-    def __init__(self, source: int, target: int, dtype: Any, dropout: float = 0.3) -> None:
-        super().__init__()
-        self.dropout = dropout
-        with self.init_scope(), chainer.using_config("dtype", dtype):
-            self.linear = L.Linear(WIDTH >> source, WIDTH >> target)
-            self.normal = L.BatchNormalization(WIDTH >> target, dtype=dtype)
-
-    def forward(self, x: Any) -> Any:
-        return F.dropout(F.tanh(self.normal(self.linear(x))), self.dropout)
-
-
 def silos(depth: int, count: int, dtype: Any = np.float64, dropout: float = 0.3) -> Any:
     np.random.seed(0)
-    made = (RevSilo(count, lambda s, t: Between(s, t, dtype, dropout)) for _ in range(depth))
+    made = (RevSilo(count, lambda s, t: Layer(dtype, True, dropout, s, t)) for _ in range(depth))
     return cleared(ReversibleSequence(*made))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from stowplan.errors import UnsupportedConstraintError
 from stowplan.packing import Problem, check, lower_bound, pack
 
-from ...packing.problems import inclusive, problems, training_step
+from ...packing.problems import inclusive, problems
 
 PLANNERS = ("nntrainer_v1", "nntrainer_v3")
 
@@ -46,12 +46,3 @@ def test_the_minimum_memory_of_its_tests(planner: str) -> None:
         problem = inclusive(*rows[:count])
         assert lower_bound(problem) == least
         assert pack(problem, planner).peak == least
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_training_step(seed: int) -> None:
-    problem = training_step(seed)
-    plain = Problem(problem.size, problem.start, problem.end)
-    first, third, auto = (pack(plain, name).peak for name in (*PLANNERS, "auto"))
-    assert auto <= third <= first
-    assert first > lower_bound(plain)

@@ -9,7 +9,6 @@ import pytest
 
 from stowplan import CupyPool
 from stowplan.errors import PoolError
-from stowplan.profiler import ESCAPED
 
 from ...allocator.cupy_host import HostUpstream, cupy
 
@@ -42,22 +41,6 @@ def recorder() -> CupyRecorder:
 @pytest.fixture
 def tell(recorder: CupyRecorder) -> Teller:
     return Teller(recorder)
-
-
-def test_wrapped_escaped_and_ordinary_blocks(recorder: CupyRecorder, tell: Teller) -> None:
-    for step in range(3):
-        with recorder.step():
-            tell.malloc(4096, 700)
-            if step:
-                tell.free(8192)  # of the step before
-            tell.malloc(100_000 + step, 40)  # never freed
-            tell.free(4096)
-            tell.malloc(8192, 1000)
-    profile = recorder.profile()
-    assert profile.size.tolist() == [700, 40, 1000]
-    assert profile.end.tolist() == [3, ESCAPED, 6]
-    assert profile.start.tolist() == [0, 2, 4]
-    assert profile.wrapped.tolist() == [False, False, True]
 
 
 def test_an_address_that_comes_again_was_freed_elsewhere(recorder: CupyRecorder, tell: Teller) -> None:

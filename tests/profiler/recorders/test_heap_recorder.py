@@ -14,22 +14,8 @@ from stowplan.profiler import _recorder
 from stowplan.profiler._recorder import CallSites, HeapRecorder
 from stowplan.profiler.events import ALLOCATE
 
+from ...allocator.c_functions import CFunctions
 from ...running import in_threads
-
-POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
-UNKNOWN = 2**64 - 1
-
-
-class Functions(ctypes.Structure):
-    """``struct Upstream`` of common/core/host_memory.hpp. Calls release the GIL, as PyTorch's operators do."""
-
-    _fields_ = (
-        ("ctx", POINTER),
-        ("malloc", ctypes.CFUNCTYPE(POINTER, POINTER, SIZE)),
-        ("calloc", ctypes.CFUNCTYPE(POINTER, POINTER, SIZE, SIZE)),
-        ("realloc", ctypes.CFUNCTYPE(POINTER, POINTER, POINTER, SIZE)),
-        ("free", ctypes.CFUNCTYPE(None, POINTER, POINTER, SIZE)),
-    )
 
 
 class Listener(ctypes.Structure):
@@ -41,16 +27,9 @@ class Listener(ctypes.Structure):
     )
 
 
-HEAP = Functions.from_address(_recorder.watched_functions())
+HEAP = CFunctions(_recorder.watched_functions())
+malloc, free = HEAP.malloc, HEAP.free
 OPERATORS = Listener.from_address(_recorder.operator_listener())
-
-
-def malloc(size: int) -> int:
-    return int(HEAP.malloc(None, size))
-
-
-def free(address: int) -> None:
-    HEAP.free(None, address, UNKNOWN)
 
 
 @pytest.fixture
@@ -76,9 +55,9 @@ def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
     in_threads(lambda: other.append(malloc(2000)))
     in_threads(lambda: free(one))
     small = malloc(99)
-    cleared = int(HEAP.calloc(None, 30, 100))
+    cleared = HEAP.calloc(30, 100)
     assert ctypes.string_at(cleared, 3000) == bytes(3000)
-    moved = int(HEAP.realloc(None, cleared, 4000))
+    moved = HEAP.realloc(cleared, 4000)
     free(other[0])
     free(small)
     free(before)
@@ -93,8 +72,8 @@ def test_a_step_is_one_of_all_threads(recorder: HeapRecorder) -> None:
 
 
 def test_what_cannot_be_had_is_not_recorded(recorder: HeapRecorder) -> None:
-    assert HEAP.malloc(None, 2**62) is None
-    assert HEAP.calloc(None, 2**40, 2**40) is None
+    assert malloc(2**62) == 0
+    assert HEAP.calloc(2**40, 2**40) == 0
     assert recorder.program(0)["requests"] == 0
 
 

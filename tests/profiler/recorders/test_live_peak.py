@@ -20,32 +20,6 @@ SIDE = 400  # arrays of 1.28 MB: what Python itself allocates in a step is far l
 Program = Callable[[], Iterator[Callable[[], object]]]
 
 
-def network() -> Iterator[Callable[[], object]]:
-    """A perceptron with Adam, whose moments are made in the first step."""
-    rng = np.random.default_rng(0)
-    weights = [rng.normal(size=(SIDE, SIDE)) / SIDE for _ in range(3)]
-    moments: list[list[np.ndarray]] = []
-    batch = rng.normal(size=(SIDE, SIDE))
-
-    def step() -> None:
-        values = [batch]
-        for weight in weights:
-            values.append(np.maximum(values[-1] @ weight, 0))
-        if not moments:
-            moments.extend([np.zeros_like(w), np.zeros_like(w)] for w in weights)
-        error = values[-1] - 1
-        for k in (2, 1, 0):
-            gradient = values[k].T @ error
-            error = (error @ weights[k].T) * (values[k] > 0)
-            first, second = moments[k]
-            first += 0.1 * (gradient - first)
-            second += 0.01 * (gradient**2 - second)
-            weights[k] -= 1e-3 * first / (np.sqrt(second) + 1e-8)
-
-    for _ in range(10):
-        yield step
-
-
 def frames() -> Iterator[Callable[[], object]]:
     """Frames of three sizes in turn; no step repeats the one before."""
 
@@ -59,6 +33,12 @@ def frames() -> Iterator[Callable[[], object]]:
         yield lambda side=side: step(side)
 
 
+def once() -> Iterator[Callable[[], object]]:
+    """A program that repeats nothing."""
+    kept: list[np.ndarray] = []
+    yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
+
+
 def _planned_size() -> int:
     """Bytes of NumPy's arrays that are large enough to be planned, as tracemalloc has them now."""
     domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
@@ -66,46 +46,23 @@ def _planned_size() -> int:
     return sum(trace.size for trace in traces if trace.size >= SMALL)
 
 
-def _traced(program: Program, recorder: NumpyRecorder, *, marked: bool) -> tuple[int, int]:
-    """Run a program; return tracemalloc's peak of planned-size requests in its last steps, and in all of them."""
+@pytest.mark.parametrize("program", [frames, once])
+def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
+    recorder, peaks = NumpyRecorder(small=SMALL, auto_step=True, sites=True), []
     tracemalloc.start(1)
     try:
         with recorder:
-            peaks = []
             for step in program():
                 others = tracemalloc.get_traced_memory()[0] - _planned_size()
                 tracemalloc.reset_peak()
-                if marked:
-                    with recorder.step():
-                        step()
-                else:
-                    step()
+                step()
                 peaks.append(tracemalloc.get_traced_memory()[1] - others)
     finally:
         tracemalloc.stop()
-    return (peaks[-1] if marked else max(peaks[-3:])), max(peaks)
-
-
-@pytest.mark.parametrize(("program", "marked"), [(network, True), (network, False), (frames, False)])
-def test_the_live_peak_of_a_step_is_tracemalloc_s(program: Program, marked: bool) -> None:
-    recorder = NumpyRecorder(small=SMALL, auto_step=not marked, sites=not marked)
-    step, ever = _traced(program, recorder, marked=marked)
-    profile = recorder.profile()
-    assert profile.live_peak == pytest.approx(step, rel=0.01)
+    profile = recorder.whole() if program is once else recorder.profile()
+    assert profile.live_peak == pytest.approx(max(peaks[-3:]), rel=0.01)
     assert profile.program is not None
-    assert profile.program.live_peak == pytest.approx(ever, rel=0.01)
-
-
-def test_live_peak_without_steps_is_tracemalloc_s() -> None:
-    def once() -> Iterator[Callable[[], object]]:
-        kept: list[np.ndarray] = []
-        yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
-
-    recorder = NumpyRecorder(small=SMALL, auto_step=True, sites=True)
-    _, ever = _traced(once, recorder, marked=False)
-    profile = recorder.whole()
-    assert profile.live_peak == profile.planned_peak == pytest.approx(ever, rel=0.01)
-    assert not profile.escaped.any()
+    assert profile.program.live_peak == pytest.approx(max(peaks), rel=0.01)
 
 
 def test_coverage_and_repeats() -> None:

@@ -22,7 +22,6 @@ with threads, others may begin and end meanwhile."""
 
 OFTEN = ("wave_levels", "mlp_adam", "incremental_pca", "tiles")
 """Programs that run in `make test`, too: a rotation, an optimizer, a library's estimator, threads."""
-RARELY = ("lattice_boltzmann", "hamiltonian")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in RARELY else ()) for name in ONE_PEAK],
+    [pytest.param(name, marks=pytest.mark.slow if name == "lattice_boltzmann" else ()) for name in ONE_PEAK],
 )
 def test_the_live_peak_of_small_programs_is_tracemalloc_s(name: str) -> None:
     recorded, traced = peaks(*command(name))

@@ -1,12 +1,8 @@
 """Requests of a step, and pools driven with them."""
 
 import numpy as np
-import pytest
 
-from stowplan.insight.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay, requests
-from stowplan.packing import lower_bound
-
-from ....packing.problems import training_step
+from stowplan.insight.pool_models import POOL_MODELS, CupyPoolModel, Requests, replay
 
 
 def test_what_was_reserved_and_alive_after_each_request():
@@ -25,12 +21,3 @@ def test_what_was_reserved_and_alive_after_each_request():
     free_at_once = replay(step, POOL_MODELS["none"]())
     assert free_at_once.reserved[:6].tolist() == [512, 768, 256, 0, 1024, 0]
     assert (free_at_once.steps, free_at_once.steady) == (4, True)  # one that reserves, three that do not
-
-
-@pytest.mark.parametrize("name", POOL_MODELS)
-def test_a_training_step_fragments_pools(name):
-    problem = training_step(0)
-    use = replay(requests(problem), POOL_MODELS[name]())
-    assert use.steady
-    assert use.live_peak == lower_bound(problem)
-    assert (use.reserved_peak > 1.03 * use.live_peak) == (name != "none")
