@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.device.hip_memory import UNIT, created, opened
 from tests.device.hip_process import Hip, on_device
-from tests.device.test_runtime_memory import UNIT, created, opened
 
 LOST = "hipErrorIllegalAddress"
 
@@ -204,14 +204,6 @@ def test_a_kernel_that_touches_freed_memory_is_named(hip: Hip) -> None:
     hip("DeviceSynchronize")
 
 
-@on_device(SIMHIP_FREED="pattern")
-def test_freed_memory_can_be_a_pattern_instead(hip: Hip) -> None:
-    block = hip.malloc(64)
-    hip("Memset", block, 0, 64)
-    hip("Free", block)
-    assert ctypes.string_at(block, 64) == b"\xff" * 64
-
-
 @on_device(ends=True, SIMHIP_HOST_ACCESS="refuse", says="fault: host code touches 0x")
 def test_host_code_that_touches_device_memory_stops(hip: Hip) -> None:
     block = hip.malloc(64)
@@ -219,15 +211,6 @@ def test_host_code_that_touches_device_memory_stops(hip: Hip) -> None:
     hip("DeviceSynchronize")
     assert hip.read(block) == [1] * 16
     ctypes.string_at(block, 64)
-
-
-@on_device(SIMHIP_CHECK="0", SIMHIP_FREED="pattern")
-def test_the_checks_can_be_switched_off(hip: Hip) -> None:
-    block = hip.malloc(64)
-    hip("Free", block)
-    hip.fill(0, block, 1)
-    hip("DeviceSynchronize")
-    assert hip.library.simhip_faults() == 0
 
 
 @on_device(SIMHIP_FAULTS="count", says="threads wait for each other")

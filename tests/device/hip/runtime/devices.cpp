@@ -148,7 +148,7 @@ hipError_t hipDeviceGetByPCIBusId(int* device, const char* id) {
   return hipSuccess;
 }
 
-hipError_t hipDeviceGetLimit(std::size_t* value, hipLimit_t) {
+hipError_t hipDeviceGetLimit(std::size_t* value, int) {
   *value = 8 << 20;
   return hipSuccess;
 }
