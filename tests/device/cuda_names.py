@@ -82,15 +82,9 @@ MACRO = """\
 def added(name: str) -> tuple[int, int]:
     """Return what to add to the second and third argument.
 
-    Operations N, T, C are 0, 1, 2 in cuBLAS and 111, 112, 113 in hipBLAS; sides are 0, 1 and 141, 142.
+    Operations N, T, C are 0, 1, 2 in cuBLAS and 111, 112, 113 in hipBLAS.
     """
-    if not name.startswith("cublas"):
-        return 0, 0
-    if "dgmm" in name:
-        return 141, 0
-    if re.search("[Gg]emm|geam", name):
-        return 111, 111
-    return (111, 0) if "gemv" in name else (0, 0)
+    return (111, 111) if re.match("cublas.*[Gg]emm", name) else (0, 0)
 
 
 def target_of(name: str, library: str) -> str:

@@ -100,11 +100,6 @@ hipError_t cuLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, un
                                nullptr);
 }
 
-hipError_t cuOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, void*, std::size_t shared,
-                                            int limit) {
-  return hipOccupancyMaxPotentialBlockSize(grid, block, function, shared, limit);
-}
-
 // What a linker was given last is what it makes.
 hipError_t cuLinkCreate_v2(unsigned, void*, void**, std::vector<char>** out) {
   *out = new std::vector<char>;

@@ -232,8 +232,7 @@ void Memory::unreserve(std::uintptr_t base) {
 
 void Memory::add_mapping(std::uintptr_t base, std::size_t size, int device) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  blocks_.emplace(base,
-                  Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, nullptr});
+  blocks_.emplace(base, Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, nullptr});
 }
 
 void Memory::set_access(std::uintptr_t base, int device, bool may) {

@@ -31,11 +31,11 @@ struct Settings {
   std::size_t address_space;  // bytes of addresses of each device
   Schedule schedule;
   std::uint64_t seed;
-  std::size_t delay;      // microseconds at most before a piece of work (eager)
-  std::size_t timeout;    // seconds without progress, then a wait fails
+  std::size_t delay;    // microseconds at most before a piece of work (eager)
+  std::size_t timeout;  // seconds without progress, then a wait fails
   Faults faults;
-  bool refuse_host;     // host code may not touch device memory
-  bool gil;             // a call that may wait is a fault where its thread holds Python's GIL
+  bool refuse_host;  // host code may not touch device memory
+  bool gil;          // a call that may wait is a fault where its thread holds Python's GIL
   bool memory_pools;
   int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
   bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device

@@ -22,6 +22,4 @@ hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, hip
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                                  unsigned int block_x, unsigned int block_y, unsigned int block_z,
                                  unsigned int shared_bytes, hipStream_t stream, void** arguments, void** extra);
-hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, size_t shared_bytes,
-                                             int limit);
 }

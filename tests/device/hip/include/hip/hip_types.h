@@ -49,8 +49,6 @@ typedef struct hipGraphExec* hipGraphExec_t;
 typedef struct hipUserObject* hipUserObject_t;
 typedef struct ihipMemPoolHandle_t* hipMemPool_t;
 typedef struct ihipMemGenericAllocationHandle* hipMemGenericAllocationHandle_t;
-typedef struct __hip_surface* hipSurfaceObject_t;
-typedef struct hipResourceDesc hipResourceDesc;
 typedef void* hipDeviceptr_t;
 typedef int hipDevice_t;
 
