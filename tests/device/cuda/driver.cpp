@@ -22,16 +22,6 @@ extern "C" {
 
 hipError_t cuInit(unsigned) { return hipSuccess; }
 
-hipError_t cuDriverGetVersion(int* version) {
-  *version = simcuda::kVersion;
-  return hipSuccess;
-}
-
-hipError_t cuDeviceGet(int* device, int number) {
-  *device = number;
-  return hipSuccess;
-}
-
 hipError_t cuDeviceGetAttribute(int* value, int what, int device) { return simcuda::attribute(value, what, device); }
 
 hipError_t cuGetErrorName(hipError_t error, const char** out) {
@@ -84,10 +74,6 @@ hipError_t cuDevicePrimaryCtxRelease_v2(int) { return hipSuccess; }
 hipError_t cuStreamGetCtx(hipStream_t stream, Context** out) {
   *out = &contexts[hipGetStreamDeviceId(stream)];
   return hipSuccess;
-}
-
-hipError_t cuMemAllocFromPoolAsync(void** out, std::size_t size, hipMemPool_t pool, hipStream_t stream) {
-  return simcuda::malloc_from_pool(out, size, pool, stream);
 }
 
 hipError_t cuFuncSetAttribute(void*, int, int) { return hipSuccess; }

@@ -13,8 +13,6 @@ const char* hipGetErrorName(hipError_t error);
 const char* hipGetErrorString(hipError_t error);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* pointer);
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t size, hipMemcpyKind kind, hipStream_t stream);
-hipError_t hipMallocAsync(void** pointer, size_t size, hipStream_t stream);
-hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t* pool, int device);
 int hipGetStreamDeviceId(hipStream_t stream);
 hipError_t hipStreamSynchronize(hipStream_t stream);
 hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, hipGraphNode_t* error_node, char* log,

@@ -1,5 +1,5 @@
-// Types of the public HIP API: values and layouts are ROCm 7's. What the simulated device looks at has a name here; what
-// callers pass besides has none.
+// Types of the public HIP API: values and layouts are ROCm 7's. What the simulated device looks at has a name here, and
+// what callers pass besides has none.
 #pragma once
 
 #include <stddef.h>
