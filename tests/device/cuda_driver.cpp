@@ -50,9 +50,6 @@ int call(F* function, Arguments... arguments) {
 
 IN_A_CONTEXT(cuMemAlloc_v2, hipMalloc, (void** out, std::size_t size), (hipMalloc, out, size))
 IN_A_CONTEXT(cuMemFree_v2, hipFree, (void* pointer), (hipFree, pointer))
-IN_A_CONTEXT(cuMemAllocFromPoolAsync, hipMallocFromPoolAsync, (void** out, std::size_t size, void* pool, void* stream),
-             (hipMallocFromPoolAsync, out, size, pool, stream))
-IN_A_CONTEXT(cuMemFreeAsync, hipFreeAsync, (void* pointer, void* stream), (hipFreeAsync, pointer, stream))
 IN_A_CONTEXT(cuMemGetInfo_v2, hipMemGetInfo, (std::size_t* free, std::size_t* total), (hipMemGetInfo, free, total))
 IN_A_CONTEXT(cuEventCreate, hipEventCreateWithFlags, (void** out, unsigned flags),
              (hipEventCreateWithFlags, out, flags))
@@ -64,15 +61,8 @@ IN_A_CONTEXT(cuCtxSynchronize, hipDeviceSynchronize, (), (hipDeviceSynchronize))
 ANYWHERE(cuEventQuery, hipEventQuery, (void* event), (event))
 ANYWHERE(cuEventSynchronize, hipEventSynchronize, (void* event), (event))
 ANYWHERE(cuEventDestroy_v2, hipEventDestroy, (void* event), (event))
-ANYWHERE(cuMemPoolCreate, hipMemPoolCreate, (void** out, const void* properties), (out, properties))
-ANYWHERE(cuMemPoolDestroy, hipMemPoolDestroy, (void* pool), (pool))
-ANYWHERE(cuMemPoolSetAccess, hipMemPoolSetAccess, (void* pool, const void* access, std::size_t count),
-         (pool, access, count))
 ANYWHERE(cuDeviceGetCount, hipGetDeviceCount, (int* count), (count))
 ANYWHERE(cuDeviceCanAccessPeer, hipDeviceCanAccessPeer, (int* can, int device, int peer), (can, device, peer))
-ANYWHERE(cuMemPoolSetAttribute, hipMemPoolSetAttribute, (void* pool, int attribute, void* value),
-         (pool, attribute, value))
-ANYWHERE(cuMemPoolTrimTo, hipMemPoolTrimTo, (void* pool, std::size_t least), (pool, least))
 
 extern "C" {
 
@@ -97,8 +87,7 @@ int cuGraphRetainUserObject(void* graph, void* object, unsigned count, unsigned 
 int cuThreadExchangeStreamCaptureMode(int* mode) { return hipThreadExchangeStreamCaptureMode(mode); }
 int cuInit(unsigned) { return 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  constexpr int kMemoryPoolsSupported = 115, kHips = 88;
-  return hipDeviceGetAttribute(value, attribute == kMemoryPoolsSupported ? kHips : attribute, device);
+  return hipDeviceGetAttribute(value, attribute, device);
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   retained |= std::uint64_t{1} << device;

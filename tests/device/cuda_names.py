@@ -35,10 +35,7 @@ RENAMED = {
     "cuLaunchKernel": "hipModuleLaunchKernel",
     "cuMemAlloc": "hipMalloc",
     "cuMemFree": "hipFree",
-    "cuMemAllocAsync": "hipMallocAsync",
-    "cuMemFreeAsync": "hipFreeAsync",
     "cuEventCreate": "hipEventCreateWithFlags",
-    "cuStreamCreate": "hipStreamCreateWithFlags",
     "cuCtxSynchronize": "hipDeviceSynchronize",
     "cuDeviceGetCount": "hipGetDeviceCount",
     "cuStreamGetCaptureInfo": "hipStreamGetCaptureInfo_v2",
@@ -47,14 +44,11 @@ RENAMED = {
     "cublasSgemmEx": "hipblasGemmEx",
 }
 LOOKED_UP = """
-cudaThreadExchangeStreamCaptureMode cuThreadExchangeStreamCaptureMode cuCtxSynchronize cuDeviceGetCount
-cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync cuLaunchHostFunc
-cuDeviceGetMemPool cuDeviceGetDefaultMemPool cuMemPoolGetAttribute cuMemPoolSetAttribute cuMemPoolTrimTo
-cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess
-cuMemGetAllocationGranularity cuMemPoolCreate cuMemPoolDestroy cuMemPoolSetAccess cuDeviceCanAccessPeer
-cuStreamIsCapturing cuStreamGetCaptureInfo_v2 cuUserObjectCreate cuGraphRetainUserObject cuStreamWaitEvent
+cuThreadExchangeStreamCaptureMode cuCtxSynchronize cuDeviceGetCount
+cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap
+cuMemUnmap cuMemSetAccess cuMemGetAllocationGranularity cuDeviceCanAccessPeer cuStreamIsCapturing cuStreamQuery
+cuStreamGetCaptureInfo_v2 cuUserObjectCreate cuGraphRetainUserObject cuStreamWaitEvent
 cuEventCreate cuEventDestroy_v2 cuEventQuery cuEventRecord cuEventSynchronize
-cuStreamCreate cuStreamDestroy_v2 cuStreamQuery cuStreamSynchronize
 """
 """What programs look up besides the names that the wheel wants, as CUDA's libraries export them."""
 
@@ -82,15 +76,9 @@ MACRO = """\
 def added(name: str) -> tuple[int, int]:
     """Return what to add to the second and third argument.
 
-    Operations N, T, C are 0, 1, 2 in cuBLAS and 111, 112, 113 in hipBLAS; sides are 0, 1 and 141, 142.
+    Operations N, T, C are 0, 1, 2 in cuBLAS and 111, 112, 113 in hipBLAS.
     """
-    if not name.startswith("cublas"):
-        return 0, 0
-    if "dgmm" in name:
-        return 141, 0
-    if re.search("[Gg]emm|geam", name):
-        return 111, 111
-    return (111, 0) if "gemv" in name else (0, 0)
+    return (111, 111) if re.match("cublas.*[Gg]emm", name) else (0, 0)
 
 
 def target_of(name: str, library: str) -> str:

@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 RESULTS = ROOT / "docs" / "results"
 POOLS = ("cupy", "marked")
+MOST = 16
+"""Tests of each file of arrays and of what computes with them."""
 SECONDS = 900
 """For one file with one pool; what takes longer is reported as such."""
 
@@ -83,7 +85,7 @@ SELECTION = {
         *("logic_tests/test_truth.py", "statistics_tests/test_meanvar.py"),
     ],
     "kernels": ["core_tests/test_raw.py", "core_tests/test_function.py", "core_tests/test_carray.py"],
-    "linear algebra": ["linalg_tests/test_product.py", "linalg_tests/test_norms.py", "test_cublas.py"],
+    "linear algebra": ["linalg_tests/test_product.py", "linalg_tests/test_norms.py"],
     "manipulation": [
         *(
             "manipulation_tests/test_join.py",
@@ -98,7 +100,8 @@ SELECTION = {
     ],
 }
 """Files of CuPy's tests: memory and order on a device, and a broad slice of arrays. Left out is what is compiled into
-CuPy for a device (sorting), what hipFFT, hipSPARSE and hipSOLVER compute, and files with thousands of kernels."""
+CuPy for a device (sorting), what hipFFT, hipSPARSE and hipSOLVER compute, hipBLAS but for products of matrices, and
+files with thousands of kernels."""
 
 WHOLE = (
     "memory",
@@ -109,7 +112,7 @@ WHOLE = (
     "threads",
     "kernels",
 )
-"""These groups run whole; of each file of the others run at most so many tests as ``--most`` says, evenly spread."""
+"""These groups run whole; of each file of the others run at most `MOST` tests, evenly spread."""
 
 ALONE = {"cuda_tests/test_graph.py"}
 """A test that fails here leaves its stream capturing, which others would be refused for: each runs by itself."""
@@ -143,9 +146,7 @@ def parts(tests: Path, file: str) -> list[str]:
     return [f"{file}::{group}::{name}" for name in re.findall(r"^    def (test_\w+)", text, re.MULTILINE)]
 
 
-def run(
-    tests: Path, file: str, pool: str, variables: dict[str, str], options: list[str], most: int
-) -> tuple[Outcomes, int]:
+def run(tests: Path, file: str, pool: str, variables: dict[str, str], most: int) -> tuple[Outcomes, int]:
     """Run at most so many tests of a file with a pool; return the outcomes, and how many requests a plan served."""
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "outcomes.json"
@@ -164,9 +165,8 @@ def run(
             "--import-mode=prepend",
             "-W",
             "ignore",
-            *options,
+            str(tests / file),
         ]
-        command.append(str(tests / file))
         try:
             done = subprocess.run(
                 command,
@@ -209,9 +209,7 @@ def differences(expected: Outcomes, found: Outcomes) -> list[str]:
     ]
 
 
-def table(
-    wheel: libraries.Wheel, groups: dict[str, dict[str, Outcomes]], replayed: dict[str, int], most: int
-) -> str:
+def table(wheel: libraries.Wheel, groups: dict[str, dict[str, Outcomes]], replayed: int) -> str:
     """Return the page: a row for each group, the differences, and why tests fail with CuPy's pool."""
     made_with = " DEVICE_BUILD=cuda" if wheel.for_cuda else ""
     if [*groups] != [*SELECTION]:
@@ -222,7 +220,7 @@ def table(
         "",
         f"The tests of {wheel.name} {wheel.version}, on two devices, each body five times in a row",
         "(those of `unittest`: once).",
-        *([f"At most {most} tests of each file of {sampled} run, evenly spread."] if sampled else []),
+        *([f"At most {MOST} tests of each file of {sampled} run, evenly spread."] if sampled else []),
         f"Made by `make device-cupy-tests{made_with}`.",
         "",
         "| tests of | pass | fail | skip | differ with `CupyPool`, marked |",
@@ -232,15 +230,14 @@ def table(
     reasons: collections.Counter[str] = collections.Counter()
     for group, pools in groups.items():
         plain = pools["cupy"]
-        others = {pool: differences(plain, pools[pool]) for pool in POOLS if pool in pools and pool != "cupy"}
-        unlike += [f"{pool}: {line}" for pool, found in others.items() for line in found]
+        found = differences(plain, pools["marked"])
+        unlike += [f"marked: {line}" for line in found]
         reasons.update(reason_class(reason) for outcome, reason in plain.values() if outcome == "failed")
         counts = [str(count(plain, outcome)) for outcome in ("passed", "failed", "skipped")]
-        lines.append(f"| {' | '.join([group, *counts, *(str(len(found)) for found in others.values())])} |")
-    served = ", ".join(f"{number:,} requests ({pool})" for pool, number in replayed.items() if pool != "cupy")
+        lines.append(f"| {' | '.join([group, *counts, str(len(found))])} |")
     lines += [
         "",
-        f"Served from a plan in these tests: {served}.",
+        f"Served from a plan in these tests: {replayed:,} requests (marked).",
         "",
         "## Other outcomes with `CupyPool`",
         "",
@@ -257,15 +254,6 @@ def main() -> int:
         prog="python -m tests.device.cupy_tests", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("groups", nargs="*", help="only these, of: " + ", ".join(SELECTION))
-    parser.add_argument(
-        "--pool", action="append", choices=POOLS[1:], help="only this one beside CuPy's; repeatable"
-    )
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="side by side")
-    parser.add_argument(
-        "--most", type=int, default=16, help="tests of each file of arrays and of what computes with them"
-    )
-    parser.add_argument("-k", default="", help="only tests that match, as of pytest")
-    parser.add_argument("--out", type=Path, help="where the table goes")
     chosen = parser.parse_args()
     if wrong := {*chosen.groups} - {*SELECTION}:
         parser.error(f"no such group: {', '.join(sorted(wrong))}; expected: {', '.join(SELECTION)}")
@@ -275,36 +263,34 @@ def main() -> int:
     }  # some tests wait for ever where there is one
     wheel = libraries.wheel()
     tests = sources(wheel.version)
-    out = chosen.out or RESULTS / ("device_cupy_cuda.md" if wheel.for_cuda else "device_cupy.md")
-    pools = ["cupy", *(chosen.pool or POOLS[1:])]
-    options = ["-k", chosen.k] if chosen.k else []
+    out = RESULTS / ("device_cupy_cuda.md" if wheel.for_cuda else "device_cupy.md")
     groups: dict[str, dict[str, Outcomes]] = {}
-    replayed: collections.Counter[str] = collections.Counter()
-    with ThreadPoolExecutor(chosen.processes) as workers:
+    replayed = 0
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
         for group in chosen.groups or SELECTION:
-            most = sys.maxsize if group in WHOLE else chosen.most
+            most = sys.maxsize if group in WHOLE else MOST
             jobs = {
-                (part, pool): workers.submit(run, tests, part, pool, variables, options, most)
-                for pool in pools  # the first one compiles the kernels of a file
+                (part, pool): workers.submit(run, tests, part, pool, variables, most)
+                for pool in POOLS  # the first one compiles the kernels of a file
                 for file in SELECTION[group]
                 if (tests / file).exists()  # not every version has each
                 for part in parts(tests, file)
             }
             if not jobs:
                 continue
-            groups[group] = {pool: {} for pool in pools}
+            groups[group] = {pool: {} for pool in POOLS}
             for (_, pool), job in jobs.items():
                 outcomes, served = job.result()
                 groups[group][pool].update(outcomes)
-                replayed[pool] += served
+                replayed += served
             print(
                 f"{group}: " + ", ".join(f"{p} {count(o, 'passed')}" for p, o in groups[group].items()),
                 flush=True,
             )
             # What was found is kept if this is interrupted.
-            out.write_text(table(wheel, groups, replayed, chosen.most))
+            out.write_text(table(wheel, groups, replayed))
     print(out.read_text())
-    return int(any(differences(found["cupy"], found[pool]) for found in groups.values() for pool in pools))
+    return int(any(differences(found["cupy"], found["marked"]) for found in groups.values()))
 
 
 if __name__ == "__main__":

@@ -49,16 +49,7 @@ class Hip:
     def __init__(self, library: str, kernels: str) -> None:
         self.library = ctypes.CDLL(library)
         self.library.hipGetErrorName.restype = ctypes.c_char_p
-        for name in (
-            "used",
-            "peak_used",
-            "managed_used",
-            "pinned_used",
-            "launches",
-            "pending",
-            "faults",
-            "contexts",
-        ):
+        for name in ("used", "peak_used", "managed_used", "pinned_used", "pending", "faults", "contexts"):
             getattr(self.library, f"simhip_{name}").restype = ctypes.c_size_t
         self._kernels = kernels
         self._module = 0

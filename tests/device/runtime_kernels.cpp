@@ -48,12 +48,6 @@ void sum(void** args, SimCtx* ctx, std::uint32_t begin, std::uint32_t end) {
   }
 }
 
-// apart(): one thread waits for its wave, the others for the block
-void apart(void**, SimCtx*, std::uint32_t begin, std::uint32_t) {
-  if (begin == 0) simhip_warp_barrier();
-  simhip_barrier();
-}
-
 constexpr std::uint32_t kFill[] = {sizeof(float*), sizeof(long), sizeof(float)};
 constexpr std::uint32_t kCopy[] = {sizeof(float*), sizeof(float*), sizeof(long), sizeof(long long)};
 constexpr std::uint32_t kWild[] = {sizeof(std::uintptr_t)};
@@ -67,6 +61,5 @@ extern const SimKernel simk_fill = {fill, 3, kFill, 0};
 extern const SimKernel simk_copy = {copy, 4, kCopy, 0};
 extern const SimKernel simk_wild = {wild, 1, kWild, 0};
 extern const SimKernel simk_sum = {sum, 2, kSum, SIMHIP_BARRIERS};
-extern const SimKernel simk_apart = {apart, 0, kSum, SIMHIP_BARRIERS};
 
 }  // extern "C"

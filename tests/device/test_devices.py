@@ -174,7 +174,7 @@ with cupy.cuda.Stream(non_blocking=True) as stream:
     cupy.multiply(x, x, out=out)
     stream.end_capture()
 """
-    run(program, SIMHIP_DEVICES="2", SIMHIP_MEMORY_POOLS="0")
+    run(program, SIMHIP_DEVICES="2")
 
 
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)

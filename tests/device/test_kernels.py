@@ -32,14 +32,6 @@ extern "C" __global__ void waves(const int* x, int* y) {
   if (threadIdx.x % warpSize == 0) y[threadIdx.x / warpSize] = v;
 }
 """
-VOTES = r"""
-extern "C" __global__ void votes(unsigned long long* ballot, int* counts) {
-  unsigned long long odd = __ballot(threadIdx.x % 2);
-  int all = __syncthreads_count(threadIdx.x < 70);
-  if (threadIdx.x == 0) { ballot[0] = odd; counts[0] = all; counts[1] = __any(1); }
-  else __any(0);
-}
-"""
 TEMPLATES = """
 template <class T> __global__ void doubled(T* x) { x[threadIdx.x] *= 2; }
 __device__ int numbers[3] = {1, 2, 3};
@@ -65,13 +57,6 @@ def test_shuffles_of_a_wave(cupy: Any, lanes: int) -> None:
     y = cupy.empty(256 // lanes, "i")
     cupy.RawKernel(WAVES, "waves")((1,), (256,), (cupy.arange(256, dtype="i"), y))
     assert y.get().tolist() == np.arange(256).reshape(-1, lanes).sum(axis=1).tolist()
-
-
-def test_votes_of_a_wave_and_of_a_block(cupy: Any, lanes: int) -> None:
-    ballot, counts = cupy.zeros(1, "Q"), cupy.zeros(2, "i")
-    cupy.RawKernel(VOTES, "votes")((1,), (128,), (ballot, counts))
-    assert ballot.get().tolist() == [int("A" * (lanes // 4), 16)]
-    assert counts.get().tolist() == [70, 1]
 
 
 def test_templates_and_variables_of_a_module(cupy: Any) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from typing import Any
 
-import pytest
-
+from tests.device.hip_memory import UNIT, created, opened
 from tests.device.hip_process import Hip, on_device
-from tests.device.test_runtime_memory import UNIT, created, opened
 
 LOST = "hipErrorIllegalAddress"
 
@@ -20,18 +17,6 @@ def test_a_kernel_that_uses_freed_memory_stops(hip: Hip) -> None:
     hip("Free", block)
     hip.fill(stream, block, 1)
     hip("StreamSynchronize", stream)
-
-
-@on_device(SIMHIP_FAULTS="count")
-def test_faults_can_be_counted(hip: Hip) -> None:
-    block, result = hip.malloc(64), hip.malloc(64)
-    hip("Free", block)
-    hip.copy(0, block, result)
-    hip("MemcpyAsync", result, block, 64, 3, 0)
-    hip("DeviceSynchronize")
-    assert hip.library.simhip_faults() == 2
-    expected = r"fault: copy on the legacy .* of device 0 uses 64 bytes from 0x\w+, in allocation 1 \(64 bytes .*freed$"
-    assert re.match(expected, hip.last_fault())
 
 
 @on_device(SIMHIP_FAULTS="stick", SIMHIP_DEVICES="2")
@@ -204,14 +189,6 @@ def test_a_kernel_that_touches_freed_memory_is_named(hip: Hip) -> None:
     hip("DeviceSynchronize")
 
 
-@on_device(SIMHIP_FREED="pattern")
-def test_freed_memory_can_be_a_pattern_instead(hip: Hip) -> None:
-    block = hip.malloc(64)
-    hip("Memset", block, 0, 64)
-    hip("Free", block)
-    assert ctypes.string_at(block, 64) == b"\xff" * 64
-
-
 @on_device(ends=True, SIMHIP_HOST_ACCESS="refuse", says="fault: host code touches 0x")
 def test_host_code_that_touches_device_memory_stops(hip: Hip) -> None:
     block = hip.malloc(64)
@@ -219,36 +196,3 @@ def test_host_code_that_touches_device_memory_stops(hip: Hip) -> None:
     hip("DeviceSynchronize")
     assert hip.read(block) == [1] * 16
     ctypes.string_at(block, 64)
-
-
-@on_device(SIMHIP_CHECK="0", SIMHIP_FREED="pattern")
-def test_the_checks_can_be_switched_off(hip: Hip) -> None:
-    block = hip.malloc(64)
-    hip("Free", block)
-    hip.fill(0, block, 1)
-    hip("DeviceSynchronize")
-    assert hip.library.simhip_faults() == 0
-
-
-@on_device(SIMHIP_FAULTS="count", says="threads wait for each other")
-def test_threads_that_wait_for_each_other_are_reported(hip: Hip) -> None:
-    hip.launch("apart", 0, threads=64)
-    hip("DeviceSynchronize")
-    assert hip.library.simhip_faults() == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
-    [
-        ("SIMHIP_MEMORY", "16Gib", "is not a size such as 16GiB"),
-        ("SIMHIP_DEVICES", "-1", "is not a whole number from 0 to 64"),
-        ("SIMHIP_SCHEDULE", "eagerly", "is not one of lazy sync eager adversarial"),
-    ],
-)
-def test_a_setting_that_cannot_be_read_ends(name: str, value: str, wanted: str) -> None:
-    settings = {name: value}
-    on_device(ends=True, says=f"simhip: {name}={value} {wanted}", **settings)(first_call)()
-
-
-def first_call(hip: Hip) -> None:
-    hip.malloc(1)

@@ -1,15 +1,11 @@
-"""Memory of the simulated device: its limit and counts, managed and pinned memory, peers and other processes."""
+"""Memory of the simulated device: its limit and counts, managed and pinned memory, and peers."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
-import subprocess
-import sys
 
-from tests.device import hip_process
-from tests.device.hip_memory import MIB, PINNED, RESERVED, UNIT, USED, attribute, bytes_of, created, opened
+from tests.device.hip_memory import MIB, PINNED, RESERVED, USED, attribute, bytes_of
 from tests.device.hip_process import Hip, on_device
 
 NAN = b"\xff" * 64
@@ -92,11 +88,6 @@ def test_new_memory_is_full_of_nans(hip: Hip) -> None:
     assert bytes_of(hip, hip.malloc(64)) == NAN
 
 
-@on_device(SIMHIP_POISON="0")
-def test_new_memory_is_zero_where_that_is_chosen(hip: Hip) -> None:
-    assert bytes_of(hip, hip.malloc(64)) == bytes(64)
-
-
 @on_device()
 def test_an_address_is_not_given_out_again_at_once(hip: Hip) -> None:
     seen = set()
@@ -118,11 +109,8 @@ def test_addresses_come_again_when_all_were_used(hip: Hip) -> None:
 def test_managed_memory_has_counts_of_its_own(hip: Hip) -> None:
     block = hip.new("MallocManaged", 3 * MIB, 1)
     assert (hip.library.simhip_managed_used(0), hip.free_bytes()) == (3 * MIB, MIB)
-    hip("MemAdvise", block, MIB, 1, 0)
-    hip("MemPrefetchAsync", block, MIB, 0, 0)
     hip("Free", block)
     assert hip.library.simhip_managed_used(0) == 0
-    assert hip.error("MemAdvise", hip.malloc(8), 8, 1, 0) == "hipErrorInvalidValue"
 
 
 @on_device()
@@ -221,44 +209,3 @@ def test_a_kernel_uses_a_peer_s_memory(hip: Hip) -> None:
     assert hip.read(block) == [4] * 16
     hip("DeviceDisablePeerAccess", 0)
     assert hip.error("DeviceDisablePeerAccess", 0) == "hipErrorPeerAccessNotEnabled"
-
-
-class IpcHandle(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
-
-
-@on_device()
-def test_another_process_uses_what_hipmalloc_gave(hip: Hip) -> None:
-    block, handle = hip.malloc(64), IpcHandle()
-    hip.fill(0, block, 1)
-    hip("IpcGetMemHandle", ctypes.byref(handle), block)
-    hip.fill(0, block, 2)
-    hip("DeviceSynchronize")
-    assert (
-        hip.error("IpcOpenMemHandle", ctypes.byref(ctypes.c_void_p()), handle, 1) == "hipErrorInvalidContext"
-    )
-    environment = {**os.environ, "HANDLE": bytes(handle.bytes).hex()}
-    command = [sys.executable, hip_process.__file__, __file__, uses_another_s.__name__, hip._kernels]
-    subprocess.run(command, env=environment, check=True)
-    assert hip.read(block) == [3] * 16
-    hip("Free", block)
-
-
-def uses_another_s(hip: Hip) -> None:
-    handle = IpcHandle.from_buffer_copy(bytes.fromhex(os.environ["HANDLE"]))
-    block = hip.new("IpcOpenMemHandle", handle, 1)
-    assert hip.read(block) == [2] * 16
-    hip.fill(0, block, 3)
-    hip("DeviceSynchronize")
-    assert hip.error("Free", block) == "hipErrorInvalidValue"
-    hip("IpcCloseMemHandle", block)
-    assert hip.library.simhip_used(0) == 0
-
-
-@on_device()
-def test_another_process_gets_neither_virtual_nor_stream_ordered_memory(hip: Hip) -> None:
-    base = hip.new("MemAddressReserve", UNIT, 0, 0, 0)
-    hip("MemMap", base, UNIT, 0, created(hip), 0)
-    opened(hip, base)
-    for block in (base, hip.new("MallocAsync", 64, 0), hip.new("MallocManaged", 64, 1)):
-        assert hip.error("IpcGetMemHandle", ctypes.byref(IpcHandle()), block) == "hipErrorInvalidValue"

@@ -113,17 +113,6 @@ def test_a_peer_uses_a_pool_s_memory_where_the_pool_says_so(hip: Hip) -> None:
     )
 
 
-@on_device(SIMHIP_DEVICES="2", SIMHIP_PEERS_OF_POOLS="1")
-def test_peer_access_can_open_pools(hip: Hip) -> None:
-    block = hip.new("MallocAsync", 64, 0)
-    hip("DeviceSynchronize")
-    hip("SetDevice", 1)
-    hip("DeviceEnablePeerAccess", 0, 0)
-    hip.fill(0, block, 1)
-    hip("DeviceSynchronize")
-    assert hip.read(block) == [1] * 16
-
-
 @on_device()
 def test_a_program_has_pools_of_its_own(hip: Hip) -> None:
     own = hip.new("MemPoolCreate", ctypes.byref(PoolProperties(1, 0, Location(1, 0))))

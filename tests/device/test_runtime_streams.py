@@ -149,7 +149,7 @@ def test_a_non_blocking_stream_does_not_wait_for_legacy(hip: Hip) -> None:
     assert hip.library.simhip_pending() == 1
 
 
-@on_device(SIMHIP_DEAD_HANDLES="0")
+@on_device()
 def test_an_event_that_was_never_recorded_holds_nothing_up(hip: Hip) -> None:
     stream, event = hip.stream(), hip.new("EventCreateWithFlags", 2)
     hip("StreamWaitEvent", stream, event, 0)
@@ -158,16 +158,13 @@ def test_an_event_that_was_never_recorded_holds_nothing_up(hip: Hip) -> None:
     assert (
         hip.error("EventElapsedTime", ctypes.byref(ctypes.c_float()), event, event) == "hipErrorInvalidHandle"
     )
-    hip("EventDestroy", event)
-    assert hip.error("EventRecord", event, stream) == "hipErrorInvalidHandle"
 
 
-@on_device(SIMHIP_DEAD_HANDLES="0")
+@on_device()
 def test_work_of_a_destroyed_stream_is_done(hip: Hip) -> None:
     stream, block = hip.stream(), hip.malloc(64)
     hip.fill(stream, block, 8)
     hip("StreamDestroy", stream)
-    assert hip.error("StreamSynchronize", stream) == "hipErrorContextIsDestroyed"
     hip("DeviceSynchronize")
     assert hip.read(block) == [8] * 16
 

@@ -34,20 +34,6 @@ inline hipError_t attribute(int* value, int what, int device) {
   return hipSuccess;
 }
 
-// A device's one pool is its default pool.
-inline hipError_t check_pool(int device, hipMemPool_t pool) {
-  hipMemPool_t own = nullptr;
-  const hipError_t error = hipDeviceGetDefaultMemPool(&own, device);
-  return error != hipSuccess || pool == own ? error : hipErrorNotSupported;
-}
-
-inline hipError_t malloc_from_pool(void** out, std::size_t size, hipMemPool_t pool, hipStream_t stream) {
-  int device = 0;
-  hipGetDevice(&device);
-  const hipError_t error = check_pool(device, pool);
-  return error != hipSuccess ? error : hipMallocAsync(out, size, stream);
-}
-
 // HIP's errors have CUDA's numbers, and the driver's names: hipErrorOutOfMemory is CUDA_ERROR_OUT_OF_MEMORY.
 inline std::string driver_name(hipError_t error) {
   std::string found = "CUDA";

@@ -44,12 +44,6 @@ hipError_t cudaGraphInstantiate(hipGraphExec_t* out, hipGraph_t graph, unsigned 
   return hipGraphInstantiate(out, graph, nullptr, nullptr, 0);
 }
 
-hipError_t cudaDeviceSetMemPool(int device, hipMemPool_t pool) { return simcuda::check_pool(device, pool); }
-
-hipError_t cudaMallocFromPoolAsync(void** out, std::size_t size, hipMemPool_t pool, hipStream_t stream) {
-  return simcuda::malloc_from_pool(out, size, pool, stream);
-}
-
 hipError_t cudaGraphUpload(hipGraphExec_t, hipStream_t) { return hipSuccess; }
 hipError_t cudaDeviceSetLimit(int, std::size_t) { return hipSuccess; }
 hipError_t cudaProfilerStart() { return hipSuccess; }

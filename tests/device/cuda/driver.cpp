@@ -22,16 +22,6 @@ extern "C" {
 
 hipError_t cuInit(unsigned) { return hipSuccess; }
 
-hipError_t cuDriverGetVersion(int* version) {
-  *version = simcuda::kVersion;
-  return hipSuccess;
-}
-
-hipError_t cuDeviceGet(int* device, int number) {
-  *device = number;
-  return hipSuccess;
-}
-
 hipError_t cuDeviceGetAttribute(int* value, int what, int device) { return simcuda::attribute(value, what, device); }
 
 hipError_t cuGetErrorName(hipError_t error, const char** out) {
@@ -86,10 +76,6 @@ hipError_t cuStreamGetCtx(hipStream_t stream, Context** out) {
   return hipSuccess;
 }
 
-hipError_t cuMemAllocFromPoolAsync(void** out, std::size_t size, hipMemPool_t pool, hipStream_t stream) {
-  return simcuda::malloc_from_pool(out, size, pool, stream);
-}
-
 hipError_t cuFuncSetAttribute(void*, int, int) { return hipSuccess; }
 
 hipError_t cuLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -98,11 +84,6 @@ hipError_t cuLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, un
   if (grid_x * grid_y * grid_z > 1) return hipErrorNotSupported;  // blocks run one after the other
   return hipModuleLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, arguments,
                                nullptr);
-}
-
-hipError_t cuOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, void*, std::size_t shared,
-                                            int limit) {
-  return hipOccupancyMaxPotentialBlockSize(grid, block, function, shared, limit);
 }
 
 // What a linker was given last is what it makes.

@@ -25,14 +25,4 @@ int hipblasGetStream(Handle* handle, hipStream_t* stream) {
   *stream = handle->stream;
   return success;
 }
-
-int hipblasSetPointerMode(Handle* handle, int mode) {
-  handle->pointer_mode = mode;
-  return success;
-}
-
-int hipblasGetPointerMode(Handle* handle, int* mode) {
-  *mode = handle->pointer_mode;
-  return success;
-}
 }

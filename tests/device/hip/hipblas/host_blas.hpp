@@ -54,14 +54,4 @@ void gemm(int op_a, int op_b, Index m, Index n, Index k, T alpha, const T* a, In
   call(kColumnMajor, op_a, op_b, m, n, k, Type<T>::pass(alpha), a, lda, b, ldb, Type<T>::pass(beta), c, ldc);
 }
 
-// y = alpha * op(a) * x + beta * y, with a (m, n)
-template <class T>
-void gemv(int op, Index m, Index n, T alpha, const T* a, Index lda, const T* x, Index step_x, T beta, T* y,
-          Index step_y) {
-  using Passed = typename Type<T>::Passed;
-  using F = void(int, int, Index, Index, Passed, const T*, Index, const T*, Index, Passed, T*, Index);
-  static auto* const call = reinterpret_cast<F*>(function(std::string(1, Type<T>::kLetter) + "gemv"));
-  call(kColumnMajor, op, m, n, Type<T>::pass(alpha), a, lda, x, step_x, Type<T>::pass(beta), y, step_y);
-}
-
 }  // namespace simhip::blas

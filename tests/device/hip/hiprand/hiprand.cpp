@@ -32,15 +32,6 @@ double normal(std::uint64_t seed, std::uint64_t counter) {
   return radius * std::cos(2 * M_PI * uniform(mixed(seed, 2 * counter + 1)));
 }
 
-// Knuth's: how many uniform numbers have a product above exp(-lambda).
-unsigned poisson(std::uint64_t seed, std::uint64_t counter, double lambda) {
-  const double limit = std::exp(-lambda);
-  double product = 1;
-  unsigned found = 0;
-  for (std::uint64_t i = 1; (product *= uniform(mixed(seed ^ counter, i))) > limit; ++i) ++found;
-  return found;
-}
-
 template <class T, class F>
 int fill(Generator* generator, T* out, std::size_t n, F draw) {
   const std::uint64_t seed = generator->seed;
@@ -106,19 +97,5 @@ int hiprandGenerateNormal(Generator* generator, float* out, std::size_t n, float
 
 int hiprandGenerateNormalDouble(Generator* generator, double* out, std::size_t n, double mean, double deviation) {
   return fill(generator, out, n, [=](std::uint64_t s, std::uint64_t i) { return mean + deviation * normal(s, i); });
-}
-
-int hiprandGenerateLogNormal(Generator* generator, float* out, std::size_t n, float mean, float deviation) {
-  return fill(generator, out, n,
-              [=](std::uint64_t s, std::uint64_t i) { return std::exp(mean + deviation * normal(s, i)); });
-}
-
-int hiprandGenerateLogNormalDouble(Generator* generator, double* out, std::size_t n, double mean, double deviation) {
-  return fill(generator, out, n,
-              [=](std::uint64_t s, std::uint64_t i) { return std::exp(mean + deviation * normal(s, i)); });
-}
-
-int hiprandGeneratePoisson(Generator* generator, unsigned* out, std::size_t n, double lambda) {
-  return fill(generator, out, n, [=](std::uint64_t s, std::uint64_t i) { return poisson(s, i, lambda); });
 }
 }

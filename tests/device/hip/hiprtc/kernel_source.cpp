@@ -58,7 +58,7 @@ string with_one_thread_for_a_tree(const string& source) {
 }
 
 unsigned flags_of(const string& source) {
-  static const std::regex barriers(R"(__sync|__shfl|__ballot|__any|__all\b|__activemask|cooperative_groups|cg::)");
+  static const std::regex barriers(R"(__sync|__shfl|cooperative_groups|cg::)");
   static const std::regex threads(
       R"(threadIdx|blockIdx|blockDim|gridDim|__shared__|warpSize|__lane_id|clock|__trap|assert)");
   if (std::regex_search(source, barriers)) return SIMHIP_BARRIERS;

@@ -111,13 +111,6 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
   return hipSuccess;
 }
 
-// Managed memory is where it is needed at once; advice changes nothing, but has to be about managed memory.
-hipError_t hipMemAdvise(const void* pointer, std::size_t size, hipMemoryAdvise, int) {
-  const std::optional<simhip::Block> block = memory().find(pointer);
-  const bool managed = block && block->kind == Kind::managed && size != 0;
-  return managed ? hipSuccess : simhip::note(hipErrorInvalidValue);
-}
-
 // What tests read. Bytes, in multiples of SIMHIP_GRANULARITY.
 std::size_t simhip_used(int device) { return simhip::is_device(device) ? memory().count(device).used : 0; }
 std::size_t simhip_peak_used(int device) { return simhip::is_device(device) ? memory().count(device).peak : 0; }

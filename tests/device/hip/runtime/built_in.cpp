@@ -63,19 +63,4 @@ hipError_t hipLaunchKernel(const void* host, dim3, dim3, void**, std::size_t, hi
   return note(hipErrorNotSupported);
 }
 
-hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, std::size_t) {
-  *blocks = 2;
-  return hipSuccess;
-}
-
-hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void*, std::size_t, int) {
-  *grid = 8;
-  *block = 256;
-  return hipSuccess;
-}
-
-hipError_t hipCreateSurfaceObject(hipSurfaceObject_t*, const hipResourceDesc*) { return note(hipErrorNotSupported); }
-
-hipError_t hipDestroySurfaceObject(hipSurfaceObject_t) { return note(hipErrorNotSupported); }
-
 }  // extern "C"

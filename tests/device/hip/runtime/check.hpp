@@ -2,10 +2,10 @@
 //
 // A kernel's arguments have no types here, so each aligned word of 8 bytes in them is looked at: one that lies in the
 // range of our addresses is taken for a pointer. (Two 32-bit numbers side by side in a structure can look like one; the
-// addresses begin at 0x6b3d00000000 to make that unlikely, and SIMHIP_CHECK=0 switches the checks off.) A structure
-// that does not begin with such a word is passed over: CuPy's Indexer has words that CuPy never writes, and what they
-// hold may look like the address of a block that is gone. How far a kernel goes from a pointer is not known: a free
-// page behind each block, and the inaccessible pages of freed ones, stop it there.
+// addresses begin at 0x6b3d00000000 to make that unlikely.) A structure that does not begin with such a word is passed
+// over: CuPy's Indexer has words that CuPy never writes, and what they hold may look like the address of a block that
+// is gone. How far a kernel goes from a pointer is not known: a free page behind each block, and the inaccessible pages
+// of freed ones, stop it there.
 #pragma once
 
 #include <cstddef>

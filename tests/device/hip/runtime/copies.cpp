@@ -145,10 +145,4 @@ hipError_t hipMemsetAsync(void* to, int value, std::size_t size, hipStream_t str
 
 hipError_t hipMemset(void* to, int value, std::size_t size) { return hipMemsetAsync(to, value, size, nullptr); }
 
-hipError_t hipMemPrefetchAsync(const void* pointer, std::size_t size, int, hipStream_t stream) {
-  const std::optional<simhip::Block> block = simhip::memory().find(pointer);
-  if (!block || block->kind != simhip::Kind::managed || size == 0) return note(hipErrorInvalidValue);
-  return simhip_enqueue_ranges(stream, "prefetch", {{pointer, size}}, [] {});
-}
-
 }  // extern "C"

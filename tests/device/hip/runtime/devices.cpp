@@ -148,11 +148,6 @@ hipError_t hipDeviceGetByPCIBusId(int* device, const char* id) {
   return hipSuccess;
 }
 
-hipError_t hipDeviceGetLimit(std::size_t* value, hipLimit_t) {
-  *value = 8 << 20;
-  return hipSuccess;
-}
-
 hipError_t hipDeviceSynchronize() {
   simhip::refuse_gil(__func__);
   simhip::Lock lock(simhip::machine().mutex);

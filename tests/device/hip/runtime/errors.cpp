@@ -53,7 +53,6 @@ const char* hipGetErrorName(hipError_t error) {
     SIMHIP_NAME(hipErrorPeerAccessAlreadyEnabled)
     SIMHIP_NAME(hipErrorPeerAccessNotEnabled)
     SIMHIP_NAME(hipErrorContextIsDestroyed)
-    SIMHIP_NAME(hipErrorLaunchFailure)
     SIMHIP_NAME(hipErrorNotSupported)
     SIMHIP_NAME(hipErrorStreamCaptureUnsupported)
     SIMHIP_NAME(hipErrorStreamCaptureInvalidated)

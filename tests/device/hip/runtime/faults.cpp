@@ -67,7 +67,7 @@ void fault(const std::string& text) {
 }
 
 hipError_t refuse_dead(const char* what, hipError_t error) {
-  if (settings().dead_handles) fault(std::string("names ") + what + " that was destroyed, or was never made");
+  fault(std::string("names ") + what + " that was destroyed, or was never made");
   return note(error);
 }
 

@@ -19,7 +19,6 @@ hipError_t note(hipError_t error);
 void fault(const std::string& text);
 
 // Answers a call that names what was destroyed, or was never made: what CUDA does then is undefined, so it is a fault.
-// SIMHIP_DEAD_HANDLES=0: it is an error, as HIP answers.
 hipError_t refuse_dead(const char* what, hipError_t error);
 
 // One line on standard error.

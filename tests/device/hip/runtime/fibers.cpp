@@ -168,21 +168,6 @@ void SimBlock::run(const SimKernel& kernel, void** args, const SimCtx& all, std:
   }
 }
 
-int SimBlock::reduce(int value, int what) {
-  slots_[current_] = value != 0 ? 1 : 0;
-  barrier();
-  int count = 0;
-  int alive = 0;
-  for (std::uint32_t i = 0; i < threads_; ++i) {
-    if (at_[i] == At::over) continue;
-    ++alive;
-    count += static_cast<int>(slots_[i]);
-  }
-  barrier();
-  if (what == 0) return count;
-  return (what == 1 ? count == alive : count > 0) ? 1 : 0;
-}
-
 std::uint64_t SimBlock::shuffle(std::uint64_t value, std::uint32_t source) {
   const std::uint32_t from = current_ / kWarp * kWarp + source;
   slots_[current_] = value;
@@ -190,18 +175,6 @@ std::uint64_t SimBlock::shuffle(std::uint64_t value, std::uint32_t source) {
   const std::uint64_t got = from < threads_ ? slots_[from] : value;
   warp_barrier();
   return got;
-}
-
-std::uint64_t SimBlock::ballot(bool value) {
-  const std::uint32_t begin = current_ / kWarp * kWarp;
-  slots_[current_] = value ? 1 : 0;
-  warp_barrier();
-  std::uint64_t bits = 0;
-  for (std::uint32_t i = begin; i < std::min(threads_, begin + kWarp); ++i) {
-    if (at_[i] != At::over && slots_[i] != 0) bits |= std::uint64_t{1} << (i - begin);
-  }
-  warp_barrier();
-  return bits;
 }
 
 namespace simhip {
@@ -233,18 +206,8 @@ void simhip_warp_barrier() {
   if (simhip_ctx->block != nullptr) simhip_ctx->block->warp_barrier();
 }
 
-int simhip_barrier_reduce(int value, int what) {
-  if (simhip_ctx->block != nullptr) return simhip_ctx->block->reduce(value, what);
-  return value != 0 ? 1 : 0;
-}
-
 std::uint64_t simhip_shuffle(std::uint64_t value, std::uint32_t source, std::uint32_t) {
   return simhip_ctx->block != nullptr ? simhip_ctx->block->shuffle(value, source) : value;
-}
-
-std::uint64_t simhip_ballot(int predicate) {
-  if (simhip_ctx->block != nullptr) return simhip_ctx->block->ballot(predicate != 0);
-  return predicate != 0 ? 1 : 0;
 }
 
 // The device's clock: each reading takes half a millisecond of it, in which a piece of another stream's work runs. So a

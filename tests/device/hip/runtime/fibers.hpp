@@ -23,9 +23,7 @@ struct SimBlock {
   void barrier();
   void warp_barrier();
   void late();  // others may run: the block's main stack lets them
-  int reduce(int value, int what);
   std::uint64_t shuffle(std::uint64_t value, std::uint32_t source);
-  std::uint64_t ballot(bool value);
 
  private:
   enum class At : std::uint8_t { runs, barrier, warp_barrier, over };

@@ -77,8 +77,6 @@ hipError_t hipGraphExecDestroy(hipGraphExec_t graph) {
   return hipSuccess;
 }
 
-hipError_t hipGraphDebugDotPrint(hipGraph_t, const char*, unsigned) { return note(hipErrorNotSupported); }
-
 hipError_t hipGraphLaunch(hipGraphExec_t handle, hipStream_t stream) {
   const GraphRef graph = *reinterpret_cast<GraphRef*>(handle);
   std::uint64_t seed = 0;

@@ -118,13 +118,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned gx, unsigned gy,
   simhip::StreamRef stream;
   if (const hipError_t error = simhip::find(stream_handle, &stream); error != hipSuccess) return error;
   launch->device = stream->device;
-  ++simhip::machine().launches;
   return simhip::enqueue(lock, stream, function->name, [launch] { simhip::run(*launch); });
-}
-
-std::uint64_t simhip_launches() {
-  const simhip::Lock lock(simhip::machine().mutex);
-  return simhip::machine().launches;
 }
 
 // The schedule goes on as with another SIMHIP_SEED.

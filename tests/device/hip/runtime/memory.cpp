@@ -1,7 +1,6 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -17,7 +16,7 @@ namespace {
 constexpr std::size_t kMostGraves = 1 << 16;
 
 std::uintptr_t number_of(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
-bool of_device(Kind kind) { return kind == Kind::device || kind == Kind::ordered || kind == Kind::opened; }
+bool of_device(Kind kind) { return kind == Kind::device || kind == Kind::ordered; }
 
 const char* maker_of(Kind kind) {
   switch (kind) {
@@ -25,7 +24,6 @@ const char* maker_of(Kind kind) {
     case Kind::ordered: return "hipMallocAsync";
     case Kind::managed: return "hipMallocManaged";
     case Kind::pinned: return "hipHostMalloc";
-    case Kind::opened: return "hipIpcOpenMemHandle";
     default: return "hipMemMap";
   }
 }
@@ -144,7 +142,7 @@ hipError_t Memory::allocate(Kind kind, int device, std::size_t size, void** out,
   const std::uintptr_t base = space.take(size);
   if (base == 0) return hipErrorOutOfMemory;
   const bool coming = kind == Kind::ordered;
-  Block block{base, size, up(size, kUnit), kind, coming, false, device, ++numbers_, access, pool, -1, nullptr};
+  Block block{base, size, up(size, kUnit), kind, coming, false, device, ++numbers_, access, pool, nullptr};
   const bool charged = charge_block(block);
   if (!charged || !open_pages(base, up(size, kPage))) {
     if (charged) discharge_block(block);
@@ -161,7 +159,7 @@ std::optional<Block> Memory::begin_free(const void* base) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto found = blocks_.find(number_of(base));
   if (found == blocks_.end() || found->second.going) return {};
-  if (found->second.kind == Kind::mapped || found->second.kind == Kind::opened) return {};
+  if (found->second.kind == Kind::mapped) return {};
   found->second.going = true;
   return found->second;
 }
@@ -185,12 +183,7 @@ void Memory::end_free(const void* base) {
   const Block block = found->second;
   blocks_.erase(found);
   discharge_block(block);
-  if (block.file >= 0) close(block.file);
-  if (settings().freed_is_pattern) {
-    open_pages(block.base, up(block.size, kPage));
-  } else {
-    close_pages(block.base, up(block.size, kPage));
-  }
+  close_pages(block.base, up(block.size, kPage));
   space_of(block.kind, block.device).give(block.base);
   bury(block, "freed");
 }
@@ -216,28 +209,6 @@ std::optional<Block> Memory::find(const void* pointer) {
   return block != nullptr ? std::optional<Block>(*block) : std::nullopt;
 }
 
-int Memory::share(std::uintptr_t base) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  Block& block = blocks_.at(base);
-  if (block.file < 0) block.file = share_pages(base, up(block.size, kPage));
-  return block.file;
-}
-
-hipError_t Memory::open(int file, int device, std::size_t size, void** out) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  AddressSpace& space = space_of(Kind::opened, device);
-  const std::uintptr_t base = space.take(size);
-  if (base == 0 || !map_file(base, up(size, kPage), file)) {
-    if (base != 0) space.give(base);
-    close(file);
-    return hipErrorOutOfMemory;
-  }
-  blocks_.emplace(base,
-                  Block{base, size, 0, Kind::opened, false, false, device, ++numbers_, 0, nullptr, file, nullptr});
-  *out = reinterpret_cast<void*>(base);
-  return hipSuccess;
-}
-
 void Memory::open_all(bool open) {
   const std::lock_guard<std::mutex> guard(mutex_);
   open_ = open;
@@ -261,8 +232,7 @@ void Memory::unreserve(std::uintptr_t base) {
 
 void Memory::add_mapping(std::uintptr_t base, std::size_t size, int device) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  blocks_.emplace(base,
-                  Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, -1, nullptr});
+  blocks_.emplace(base, Block{base, size, size, Kind::mapped, false, false, device, ++numbers_, 0, nullptr, nullptr});
 }
 
 void Memory::set_access(std::uintptr_t base, int device, bool may) {
@@ -332,7 +302,7 @@ std::string Memory::refusal_of(const Block& block, int device) const {
     return (block.access & wanted) != 0 ? "" : "in " + text_of(block) + ", to which hipMemSetAccess gave no access";
   }
   if (device < 0 || device == block.device || !of_device(block.kind)) return "";
-  if (block.kind == Kind::ordered && !settings().peers_of_pools) {
+  if (block.kind == Kind::ordered) {
     if ((block.access >> device & 1) != 0) return "";
     return "in " + text_of(block) + ", to whose pool hipMemPoolSetAccess gave device " + std::to_string(device) +
            " no access";

@@ -32,7 +32,7 @@ constexpr std::size_t kUnit = 512;  // bytes: blocks are multiples
 
 constexpr std::size_t up(std::size_t size, std::size_t multiple) { return (size + multiple - 1) / multiple * multiple; }
 
-enum class Kind : std::uint8_t { device, ordered, managed, pinned, mapped, opened };
+enum class Kind : std::uint8_t { device, ordered, managed, pinned, mapped };
 
 struct Block {
   std::uintptr_t base;
@@ -45,7 +45,6 @@ struct Block {
   std::uint64_t number;
   std::uint64_t access;  // mapped, ordered: a bit for each device that may use it
   void* pool;            // ordered: what counts it
-  int file;              // what another process has of it, or it has of another (ipc.cpp); -1: nothing
   std::size_t* granule;  // device: the bytes in use of the one that it shares; null: it shares none
 };
 
@@ -71,10 +70,6 @@ class Memory {
   void begin_life(const void* base);
 
   std::optional<Block> find(const void* at);
-
-  // A file with the block's bytes, which another process can open; -1 where the host has no room.
-  int share(std::uintptr_t base);
-  hipError_t open(int file, int device, std::size_t size, void** out);
 
   // Counts bytes of a device, where its limit has room for them.
   bool charge(int device, std::size_t size);

@@ -9,8 +9,6 @@
 #include <cstring>
 #include <vector>
 
-#include "settings.hpp"
-
 namespace simhip {
 
 namespace {
@@ -36,10 +34,6 @@ int chunk_of_nans() {
   return file;
 }
 
-bool map_zeros(std::uintptr_t base, std::size_t size) {
-  return mmap(pointer(base), size, PROT_READ | PROT_WRITE, kPrivate | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
-}
-
 }  // namespace
 
 std::uintptr_t reserve_addresses(std::size_t size) {
@@ -52,7 +46,6 @@ std::uintptr_t reserve_addresses(std::size_t size) {
 }
 
 bool open_pages(std::uintptr_t base, std::size_t size) {
-  if (!settings().poison) return map_zeros(base, size);
   for (std::size_t done = 0; done < size; done += kChunk) {
     const std::size_t part = std::min(kChunk, size - done);
     if (mmap(pointer(base + done), part, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, chunk_of_nans(), 0) ==
@@ -71,25 +64,7 @@ void close_pages(std::uintptr_t base, std::size_t size) {
 int make_file(std::size_t size) {
   const int file = memfd_create("simhip", MFD_CLOEXEC);
   if (file < 0) return -1;
-  const bool made = settings().poison ? fill(file, size) : ftruncate(file, static_cast<off_t>(size)) == 0;
-  if (made) return file;
-  close(file);
-  return -1;
-}
-
-bool map_file(std::uintptr_t base, std::size_t size, int file) {
-  return mmap(pointer(base), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
-}
-
-int share_pages(std::uintptr_t base, std::size_t size) {
-  const int file = memfd_create("simhip", MFD_CLOEXEC);
-  if (file < 0) return -1;
-  std::size_t done = 0;
-  for (ssize_t written = 1; done < size && written > 0;
-       done += static_cast<std::size_t>(std::max<ssize_t>(written, 0))) {
-    written = pwrite(file, pointer(base + done), size - done, static_cast<off_t>(done));
-  }
-  if (done == size && map_file(base, size, file)) return file;
+  if (fill(file, size)) return file;
   close(file);
   return -1;
 }

@@ -9,19 +9,15 @@ namespace simhip {
 // Addresses that nothing may touch. Ends the process where the host has not so many.
 std::uintptr_t reserve_addresses(std::size_t size);
 
-// Memory in which each element of a floating-point type is NaN, or zeros (SIMHIP_POISON=0). What is not written takes
-// no memory of the host: all of it is one file of NaNs, whose pages are copied when they are written.
+// Memory in which each element of a floating-point type is NaN. What is not written takes no memory of the host: all of
+// it is one file of NaNs, whose pages are copied when they are written.
 bool open_pages(std::uintptr_t base, std::size_t size);
 
 // Nothing may touch it from now on; its memory goes back to the host.
 void close_pages(std::uintptr_t base, std::size_t size);
 
-// A file of NaNs (or zeros) that can be mapped in several places; -1 where the host has no memory. close() gives it
+// A file of NaNs that can be mapped in several places; -1 where the host has no memory. close() gives it
 // back.
 int make_file(std::size_t size);
-
-// Puts the same bytes into a file, which other processes can map, and maps it there; -1 where the host has no memory.
-int share_pages(std::uintptr_t base, std::size_t size);
-bool map_file(std::uintptr_t base, std::size_t size, int file);
 
 }  // namespace simhip

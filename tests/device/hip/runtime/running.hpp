@@ -1,7 +1,6 @@
 // The work that a thread runs for the device: work inside work, where it waits or spins and lets other streams run.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 namespace simhip {
@@ -12,7 +11,6 @@ struct Running {
   const Stream* stream;
   const char* what;
   Running* outer;
-  std::chrono::steady_clock::time_point since;
   const char* part = nullptr;  // the node of a graph; of this thread alone
   int naps = 0;                // how often it was late, and no other work was there
 };

@@ -1,14 +1,13 @@
 #include "schedule.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <chrono>
 #include <thread>
 
 #include "contexts.hpp"
 #include "faults.hpp"
 #include "host_guard.hpp"
 #include "policy.hpp"
-#include "profile.hpp"
 #include "settings.hpp"
 
 namespace simhip {
@@ -66,6 +65,7 @@ bool is_ready(const Stream& stream) {
 
 namespace {
 
+constexpr std::uint64_t kBacklog = 2048;  // pieces of work that wait at most
 constexpr int kMostNaps = 100;
 constexpr std::chrono::microseconds kNap(20);
 
@@ -81,7 +81,7 @@ void run_next(Lock& lock, const StreamRef& stream) {
   Work work = std::move(stream->queue.front());
   stream->queue.pop_front();
   stream->busy = true;
-  Running frame{stream.get(), work.what, running, std::chrono::steady_clock::now(), nullptr, 0};
+  Running frame{stream.get(), work.what, running, nullptr, 0};
   m.frames.push_back(&frame);
   lock.unlock();
   running = &frame;
@@ -93,7 +93,6 @@ void run_next(Lock& lock, const StreamRef& stream) {
   work.run = nullptr;  // what it holds may be freed: not under the lock
   running = frame.outer;
   lock.lock();
-  if (settings().profile) note_time(frame);
   m.frames.erase(std::find(m.frames.begin(), m.frames.end(), &frame));
   stream->busy = false;
   ++stream->completed;
@@ -158,8 +157,8 @@ void work_beside() {  // the device's thread
 
 void work_off_backlog(Lock& lock) {
   Machine& m = machine();
-  if (m.pending <= settings().backlog || running != nullptr) return;
-  while (m.pending > settings().backlog / 2) {
+  if (m.pending <= kBacklog || running != nullptr) return;
+  while (m.pending > kBacklog / 2) {
     const StreamRef stream = next_of_all();
     if (!stream) return;
     run_next(lock, stream);

@@ -84,8 +84,7 @@ struct Machine {
   std::uint64_t pending = 0;
   std::uint64_t serial = 0;
   std::uint64_t changes = 0;  // how often sleepers were woken
-  std::uint64_t launches = 0;
-  std::size_t blocked = 0;  // frames whose threads wait, and have found nothing since the last piece was done
+  std::size_t blocked = 0;    // frames whose threads wait, and have found nothing since the last piece was done
   unsigned streams_made = 0;
   bool pump = false;
 };

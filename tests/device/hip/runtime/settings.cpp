@@ -83,29 +83,17 @@ Settings read() {
   s.context = size("SIMHIP_CONTEXT", (s.memory / 32 + s.granularity - 1) / s.granularity * s.granularity, 0);
   s.page = size("SIMHIP_PAGE", std::size_t{2} << 20);
   s.address_space = size("SIMHIP_ADDRESS_SPACE", std::max(std::size_t{256} << 30, 4 * s.memory));
-  switch (word("SIMHIP_SCHEDULE", {"lazy", "sync", "eager", "adversarial"})) {
-    case 1: s.schedule = Schedule::sync; break;
-    case 2: s.schedule = Schedule::eager; break;
-    case 3: s.schedule = Schedule::adversarial; break;
-    default: s.schedule = Schedule::lazy;
-  }
+  s.schedule = static_cast<Schedule>(word("SIMHIP_SCHEDULE", {"lazy", "sync", "eager", "adversarial"}));
   s.seed = whole("SIMHIP_SEED", 0, 0, UINT64_MAX);
   s.delay = whole("SIMHIP_DELAY", 0, 0, 10'000'000);
-  s.backlog = whole("SIMHIP_BACKLOG", 2048, 1, 1'000'000'000);
   s.timeout = whole("SIMHIP_TIMEOUT", 300, 1, 1'000'000);
-  s.poison = flag("SIMHIP_POISON", true);
-  s.freed_is_pattern = word("SIMHIP_FREED", {"inaccessible", "pattern"}) == 1;
-  s.check = flag("SIMHIP_CHECK", true);
   s.faults = static_cast<Faults>(word("SIMHIP_FAULTS", {"stop", "count", "stick"}));
   s.refuse_host = word("SIMHIP_HOST_ACCESS", {"allow", "refuse"}) == 1;
   s.gil = flag("SIMHIP_GIL", true);
-  s.dead_handles = flag("SIMHIP_DEAD_HANDLES", true);
-  s.peers_of_pools = flag("SIMHIP_PEERS_OF_POOLS", false);
   s.memory_pools = flag("SIMHIP_MEMORY_POOLS", true);
   s.virtual_memory = static_cast<int>(whole("SIMHIP_VIRTUAL_MEMORY", 1, 0, 2));
   s.mapping_waits = flag("SIMHIP_MAPPING_WAITS", false);
   s.trace = flag("SIMHIP_TRACE", false);
-  s.profile = flag("SIMHIP_PROFILE", false);
   if (s.address_space < s.memory) refuse("SIMHIP_ADDRESS_SPACE", value_of("SIMHIP_ADDRESS_SPACE"), "a device's memory");
   return s;
 }

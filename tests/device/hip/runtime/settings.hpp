@@ -16,8 +16,8 @@ enum class Faults {
 };
 
 enum class Schedule {
-  sync,         // work is done when the call that queues it returns
   lazy,         // work waits until the program waits for it; then streams take turns at random
+  sync,         // work is done when the call that queues it returns
   eager,        // a thread of the device works beside the program, with random delays
   adversarial,  // work waits as in lazy; then the newest goes first, and only what it waits for goes before it
 };
@@ -31,22 +31,15 @@ struct Settings {
   std::size_t address_space;  // bytes of addresses of each device
   Schedule schedule;
   std::uint64_t seed;
-  std::size_t delay;      // microseconds at most before a piece of work (eager)
-  std::size_t backlog;    // pieces of work that wait at most
-  std::size_t timeout;    // seconds without progress, then a wait fails
-  bool poison;            // new memory is full of NaNs
-  bool freed_is_pattern;  // freed memory is full of NaNs; otherwise nothing may touch it
-  bool check;             // what work uses is held against what is alive
+  std::size_t delay;    // microseconds at most before a piece of work (eager)
+  std::size_t timeout;  // seconds without progress, then a wait fails
   Faults faults;
-  bool refuse_host;     // host code may not touch device memory
-  bool gil;             // a call that may wait is a fault where its thread holds Python's GIL
-  bool dead_handles;    // a call that names what was destroyed is a fault; otherwise an error
-  bool peers_of_pools;  // a device's peers may use what its memory pools hold; otherwise hipMemPoolSetAccess says who
+  bool refuse_host;  // host code may not touch device memory
+  bool gil;          // a call that may wait is a fault where its thread holds Python's GIL
   bool memory_pools;
   int virtual_memory;  // 0: there is none; 2: the device says that there is, and nothing can be mapped
   bool mapping_waits;  // hipMemSetAccess and hipMemUnmap wait for the device
   bool trace;
-  bool profile;
 };
 
 const Settings& settings();

@@ -161,21 +161,6 @@ hipError_t simhip_enqueue(hipStream_t handle, const char* what, std::function<vo
   return simhip_enqueue_ranges(handle, what, {}, std::move(work));
 }
 
-hipError_t simhip_enqueue_wait_ranges(hipStream_t handle, const char* what, std::vector<SimhipRange> ranges,
-                                      std::function<void()> work) {
-  Lock lock(machine().mutex);
-  StreamRef stream;
-  if (const hipError_t error = simhip::find(handle, &stream); error != hipSuccess) return error;
-  if (stream->capture) return simhip::invalidate(stream->capture, hipErrorStreamCaptureUnsupported);
-  simhip::Run run = simhip::checked(std::move(ranges), stream, std::move(work));
-  if (const hipError_t error = simhip::enqueue(lock, stream, what, std::move(run)); error != hipSuccess) return error;
-  return simhip::wait_for(lock, simhip::tail_of(stream));
-}
-
-hipError_t simhip_enqueue_wait(hipStream_t handle, const char* what, std::function<void()> work) {
-  return simhip_enqueue_wait_ranges(handle, what, {}, std::move(work));
-}
-
 extern "C" {
 
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority) {

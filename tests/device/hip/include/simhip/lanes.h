@@ -6,14 +6,6 @@
 #include "../simhip_abi.h"
 
 #define __syncthreads() simhip_barrier()
-static inline int __syncthreads_count(int p) { return simhip_barrier_reduce(p, 0); }
-static inline int __syncthreads_and(int p) { return simhip_barrier_reduce(p, 1); }
-static inline int __syncthreads_or(int p) { return simhip_barrier_reduce(p, 2); }
-static inline unsigned long long __ballot(int p) { return simhip_ballot(p); }
-static inline unsigned long long __ballot_sync(unsigned long long, int p) { return simhip_ballot(p); }
-static inline int __any(int p) { return simhip_ballot(p) != 0; }
-static inline int __all(int p) { return simhip_ballot(!p) == 0; }
-static inline unsigned long long __activemask() { return simhip_ballot(1); }
 static inline unsigned __lane_id() { return simhip_ctx->tid % SIMHIP_LANES; }
 template <class T>
 static inline T simhip_shfl(T v, int source, int width) {

@@ -1,5 +1,5 @@
-// hipBLAS's products whose types are arguments. Halves are computed in float, as a device's matrix units do, and their
-// scalars are floats.
+// hipBLAS's products of matrices, with types in their names or as arguments. Halves are computed in float, as a
+// device's matrix units do, and their scalars are floats.
 #include <cstdint>
 #include <vector>
 
@@ -58,15 +58,21 @@ struct Product {
 
 template <class T, class S>
 int run(Handle* handle, const Product& p) {
-  const Scalar<S> alpha(handle, static_cast<const S*>(p.alpha));
-  const Scalar<S> beta(handle, static_cast<const S*>(p.beta));
+  const S alpha = *static_cast<const S*>(p.alpha);
+  const S beta = *static_cast<const S*>(p.beta);
   const auto* a = static_cast<const T*>(p.a);
   const auto* b = static_cast<const T*>(p.b);
   auto* c = static_cast<T*>(p.c);
-  Ranges ranges{factor(a, p.op_a, p.m, p.k, p.lda), factor(b, p.op_b, p.k, p.n, p.ldb), matrix(c, p.m, p.n, p.ldc)};
+  Ranges ranges;
+  for (const Index i : {Index{0}, p.count - 1}) {  // the first and the last: those between lie between
+    if (i < 0) continue;
+    ranges.push_back(factor(a + i * p.stride_a, p.op_a, p.m, p.k, p.lda));
+    ranges.push_back(factor(b + i * p.stride_b, p.op_b, p.k, p.n, p.ldb));
+    ranges.push_back(matrix(c + i * p.stride_c, p.m, p.n, p.ldc));
+  }
   return queue(handle, "gemm", std::move(ranges), [=] {
     for (Index i = 0; i < p.count; ++i) {
-      product(p.op_a, p.op_b, p.m, p.n, p.k, alpha(), a + i * p.stride_a, p.lda, b + i * p.stride_b, p.ldb, beta(),
+      product(p.op_a, p.op_b, p.m, p.n, p.k, alpha, a + i * p.stride_a, p.lda, b + i * p.stride_b, p.ldb, beta,
               c + i * p.stride_c, p.ldc);
     }
   });
@@ -90,7 +96,23 @@ int run(Handle* handle, int type_a, int type_b, int type_c, const Product& p) {
 
 using namespace simhip::blas;
 
+#define PRODUCTS(L, T)                                                                                               \
+  int hipblas##L##gemm(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha, const T* a, int lda, \
+                       const T* b, int ldb, const T* beta, T* c, int ldc) {                                          \
+    return run<T, T>(handle, {op_a, op_b, m, n, k, alpha, beta, a, b, c, lda, ldb, ldc, 0, 0, 0, 1});                \
+  }                                                                                                                  \
+  int hipblas##L##gemmStridedBatched(Handle* handle, int op_a, int op_b, int m, int n, int k, const T* alpha,        \
+                                     const T* a, int lda, long long step_a, const T* b, int ldb, long long step_b,   \
+                                     const T* beta, T* c, int ldc, long long step_c, int count) {                    \
+    const Product p{op_a, op_b, m, n, k, alpha, beta, a, b, c, lda, ldb, ldc, step_a, step_b, step_c, count};        \
+    return run<T, T>(handle, p);                                                                                     \
+  }
+
 extern "C" {
+PRODUCTS(S, float)
+PRODUCTS(D, double)
+PRODUCTS(C, Complex)
+PRODUCTS(Z, DoubleComplex)
 
 int hipblasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int type_a,
                   int lda, const void* b, int type_b, int ldb, const void* beta, void* c, int type_c, int ldc, int,
