@@ -6,7 +6,7 @@ of forward, backward and update; shares are of the peak of PyTorch's own split. 
 by inductor without a budget. Six of the models need ``pip install transformers``. Each row is in a file as soon as it
 is measured.
 
-Exit status 1 if a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is more
+Exit status 1 if by stowplan a parameter differs from what PyTorch's own split gives, or the peak of forward and backward is more
 than `CLOSE` from what was predicted.
 """
 
@@ -134,8 +134,8 @@ def shown(name: str, rows: list[Row]) -> list[Row]:
 
 
 def wrong(row: Row) -> str | None:
-    """Return what is wrong with a row, if anything."""
-    if row["peak"] is None:
+    """Return what is wrong with a row of stowplan's, if anything; PyTorch draws other numbers where dropout runs again."""
+    if row["peak"] is None or row["way"] != "stowplan":
         return None
     if not row["identical"]:
         return "parameters differ"
