@@ -6,8 +6,8 @@ of forward, backward and update; shares are of the peak of PyTorch's own split. 
 by inductor without a budget. Six of the models need ``pip install transformers``. Each row is in a file as soon as it
 is measured.
 
-Exit status 1 if by stowplan a parameter differs from what PyTorch's own split gives, or the peak of forward and backward
-is more than `CLOSE` from what was predicted. PyTorch's setting draws other numbers where dropout runs again.
+Exit status 1 if by stowplan a parameter differs from what PyTorch's own split gives, or the peak of forward and
+backward is more than `CLOSE` from what was predicted. PyTorch's setting draws others where dropout runs again.
 """
 
 from __future__ import annotations
