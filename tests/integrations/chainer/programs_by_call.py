@@ -42,7 +42,8 @@ def adds_clipping_late(p: Program) -> None:
 @by_call(prepare=lambda p: p.model.last.b.initialize(CLASSES) if p.model.last.b.array is None else None)
 def has_a_rule_s_hook(p: Program) -> None:
     if p.k == 0:
-        p.model.last.b.update_rule.add_hook(lambda rule, param: p.say(param.array, param.grad), name="says")
+        rule, other = p.model.last.b.update_rule, p.model.first.W  # which Chainer updates before
+        rule.add_hook(lambda _, param: p.say(param.grad, other.array), name="says")
 
 
 @by_call()
