@@ -146,7 +146,7 @@ def test_no_arrow_runs_back(room: str) -> None:
 def test_no_arrow_runs_up_within_a_room(room: str) -> None:
     order = [f"stowplan.{room}.{name}" for floor in FLOORS[room] for name in floor.split()]
     files = {module_of(file, room): file for file in ROOMS[room].rglob("*.py") if file.stem != "__init__"}
-    assert sorted(files) == sorted(order)
+    assert sorted(files) == sorted(order), "expected each module once in FLOORS"
     for number, module in enumerate(order):
         tree = ast.parse(files[module].read_text(encoding="utf-8"))
         types = {id(part) for node in ast.walk(tree) if is_for_types(node) for part in ast.walk(node)}
