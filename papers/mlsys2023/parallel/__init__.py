@@ -48,7 +48,7 @@ data         the same, of a batch of b / t                the same, of a batch o
 solver="selective")`` of `stowplan.chainer` drops what softmax and dropout of attention make, the mask too, and makes
 the same bits again in the backward pass. Collectives never run again; functions of your own between the two matrix
 products need `stowplan.chainer.trust`. At GPT-3's shape and eight ranks the paper's forms have 5.4 times as much for
-*tensor*. Here *selective* takes 13 % to 27 % of the time of full recomputation, the wider the less
+*tensor*. Here *selective* takes 11 % to 25 % of the time of full recomputation, the wider the less
 (``docs/results/papers_korthikanti.md``).
 
 What the forward pass keeps is the paper's closed form (``docs/results/papers_korthikanti.md``: 8 blocks on real
