@@ -42,7 +42,7 @@ from .eager import DECOMPOSITIONS, ONCE, as_eager, casts_of
 from .joint import prepare, refuse
 from .layouts import require_layouts
 from .live import live_peak
-from .nodes import bytes_of, is_random, named_by, storages
+from .nodes import BATCH_NORM, bytes_of, is_random, named_by, storages
 from .rewriting import mark_repeatable
 from .step_graph import REPEATABLE, graph, operators
 
@@ -261,12 +261,16 @@ def _tagged(joint: GraphModule, step: StepGraph, again: set[int], *, keep: bool)
 
 
 def _keep_readers_of_written(joint: GraphModule) -> None:
-    """Let what reads inputs that forward writes run once: backward would find them written."""
+    """Let what reads inputs that forward writes run once: backward would find them written.
+
+    Not so batch normalization in training, whose results do not depend on the running statistics that it reads.
+    """
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
         given = node.args[0]
         for one in (given, *named_by(given)) if given.op == "placeholder" else ():
             for reader in one.users:
-                reader.meta[REPEATABLE] = False
+                if reader.target is not BATCH_NORM or one in reader.args[:3]:
+                    reader.meta[REPEATABLE] = False
 
 
 def compile_backend(

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from experiments.torch.metered import metered
 from stowplan.errors import GraphError, ScheduleError
 from stowplan.torch import CompileBackend, Meter, compile_backend
+from stowplan.torch.nodes import BATCH_NORM
 
 from .steps import STEPS, assert_same, left, sgd
 
@@ -124,6 +125,20 @@ def test_bits_are_kept_and_peaks_are_as_said(build: Callable[[], tuple[nn.Module
         assert stats.kept <= most
         assert stats.recomputed > 0
     assert stats.peak < 0.65 * stats.plain_peak
+
+
+def test_batch_normalization_runs_again() -> None:
+    """It reads running statistics that forward writes, on which its results do not depend."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def compiler(module: torch.fx.GraphModule, given: Any) -> Any:
+        graphs.append(module)
+        return metered([])(module, given)
+
+    model, batch = made(convolutional)
+    with pytest.warns(UserWarning, match="above the budget"):
+        trained(model, [batch], compile_backend(0, compiler=compiler), [])
+    assert len(graphs[1].graph.find_nodes(op="call_function", target=BATCH_NORM)) > 1
 
 
 class Counts(nn.Module):
