@@ -230,7 +230,26 @@ assert after.reasons.get("late", 0) == before.reasons.get("late", 0), after.reas
 expected = sum((x.get(stream=main) * 2 + i) * 3 + 1 for i in (*range(40), *range(10)))
 assert abs(total.get(stream=side) - expected).max() <= 1e-5 * expected.max()
 """,
-    # A graph may be launched at any time: until it is gone, nobody else gets what its capture asked for.
+    # It may be launched at any time, so nobody else gets that memory, nor does the device.
+    "a_graph_keeps_what_its_capture_asked_for": """
+with cupy.cuda.Stream(non_blocking=True) as stream:
+    x = cupy.arange(1 << 16, dtype=cupy.float32)
+    out = cupy.empty_like(x)
+
+    def work():
+        y = x * 2 + 1
+        cupy.multiply(y, y, out=out)
+
+    work()
+    stream.begin_capture()
+    work()
+    graph = stream.end_capture()
+    pool.free_all_blocks()
+    others = [cupy.zeros(1 << 16, dtype=cupy.float32) for _ in range(8)]
+    graph.launch(stream)
+    assert (out.get(stream=stream) == (2 * x.get(stream=stream) + 1) ** 2).all()
+    assert not any(other.any() for other in others)
+""",
     "memory_goes_with_the_last_that_can_launch_it": """
 MIB = 1 << 20
 before, stream = pool.stats.reserved_bytes, cupy.cuda.Stream(non_blocking=True)
