@@ -52,6 +52,7 @@ TRIES = 4
 Compiler = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 Cut = tuple[GraphModule, GraphModule]
 
+WRITE = torch.ops.aten.copy_.default
 RECOMPUTE = "recompute"
 """Key of a tag in a node's ``meta``."""
 DRAWN = "stowplan_drawn"
@@ -261,16 +262,22 @@ def _tagged(joint: GraphModule, step: StepGraph, again: set[int], *, keep: bool)
 
 
 def _keep_readers_of_written(joint: GraphModule) -> None:
-    """Let what reads inputs that forward writes run once: backward would find them written.
-
-    Not so batch normalization in training, whose results do not depend on the running statistics that it reads.
-    """
-    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+    """Let what reads inputs that forward writes run once: backward would find them written."""
+    for node in joint.graph.find_nodes(op="call_function", target=WRITE):
         given = node.args[0]
         for one in (given, *named_by(given)) if given.op == "placeholder" else ():
             for reader in one.users:
-                if reader.target is not BATCH_NORM or one in reader.args[:3]:
+                if one in reader.args[:3] or not _only_writes_statistics(reader):
                     reader.meta[REPEATABLE] = False
+
+
+def _only_writes_statistics(node: Node) -> bool:
+    """Whether a node normalizes by the batch, and nothing else reads the running statistics that it returns.
+
+    Its other results do not depend on those that it reads.
+    """
+    new = [one for one in node.users if node.target is BATCH_NORM and one.args[1] >= 3]
+    return bool(new) and all(user.target is WRITE for one in new for user in one.users)
 
 
 def compile_backend(

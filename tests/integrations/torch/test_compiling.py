@@ -141,6 +141,24 @@ def test_batch_normalization_runs_again() -> None:
     assert len(graphs[1].graph.find_nodes(op="call_function", target=BATCH_NORM)) > 1
 
 
+class ReadsStatistics(nn.Module):
+    """Forward reads the running mean that normalization has just written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.relu(self.norm(self.layer(x))) * self.norm.running_mean.view(1, -1, 1, 1)).mean((2, 3))
+
+
+@pytest.mark.filterwarnings("ignore:stowplan. a graph takes")
+def test_running_statistics_are_read_as_they_were() -> None:
+    torch.manual_seed(0)
+    batches = [(torch.randn(4, 3, 8, 8), torch.randint(8, (4,))) for _ in range(STEPS)]
+    alike(ReadsStatistics(), batches, compile_backend(0))
+
+
 class Counts(nn.Module):
     """Reads a buffer, and changes it later; hands on a view."""
 
