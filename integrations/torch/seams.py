@@ -133,7 +133,7 @@ def lines_that_ask() -> str:
     found: dict[str, None] = {}
     for guard in traced().guards:
         if guard.create_fn_name() in GUARDS_OF_FUNCTIONS and id(_value(guard)) in asked:
-            lines = guard.user_stack[-2:]  # who asks is often a function that does nothing else
+            lines = guard.user_stack[-2:]  # the function that asks often does nothing else
             if lines[-1].filename != modules.__file__:  # which asks how to raise an error
                 found[" > ".join(f"{line.filename}:{line.lineno}" for line in lines)] = None
     return ", ".join(found)

@@ -194,7 +194,7 @@ class Cuda {
     return next != live_.begin() &&
            end <= std::prev(next)->first + static_cast<std::uintptr_t>(std::prev(next)->second);
   }
-  // All memory is gone, whoever has it.
+  // Forgets all memory, whoever has it.
   void forget() {
     live_.clear();
     mapped_.clear();

@@ -4,8 +4,8 @@
 // range of our addresses is taken for a pointer. (Two 32-bit numbers side by side in a structure can look like one; the
 // addresses begin at 0x6b3d00000000 to make that unlikely.) A structure that does not begin with such a word is passed
 // over: CuPy's Indexer has words that CuPy never writes, and what they hold may look like the address of a block that
-// is gone. How far a kernel goes from a pointer is not known: a free page behind each block, and the inaccessible pages
-// of freed ones, stop it there.
+// is gone. The device does not know how far a kernel goes from a pointer: a free page behind each block, and the
+// inaccessible pages of freed blocks, stop the kernel.
 #pragma once
 
 #include <cstddef>
