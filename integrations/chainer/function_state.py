@@ -3,9 +3,9 @@
 A state belongs to one step. It goes with its function, when the graph is freed; a later step that meets it sees that it
 is none of its own (`state_of`), and takes neither its number, which counts that step's operators, nor its names.
 
-A step frees or packs a function's hidden arrays, those in its attributes, when the next operator begins (`Hiding`). Until
-then the function's caller may read them: `F.dropout` returns its mask, SegNet unpools by the indexes by which it pooled.
-They stay where the program still refers to the function.
+A step frees or packs a function's hidden arrays, those in its attributes, when the next operator begins (`Hiding`).
+Until then the function's caller may read them: `F.dropout` returns its mask, SegNet unpools by the indexes by which it
+pooled. They stay where the program still refers to the function.
 """
 
 from __future__ import annotations
