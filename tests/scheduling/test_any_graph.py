@@ -123,6 +123,7 @@ def test_the_program_is_exact(seed: int, share: float) -> None:
     [lambda seed: layered(10, 22, 3, seed), lambda seed: training(5, seed), lambda seed: skipping(10, seed)],
 )
 @given(seeds, st.sampled_from([0.9, 0.8]))
+@example(950, 0.8)  # in a training step nothing keeps to it
 @settings(settings.get_profile("dearest"))
 def test_search_is_near_the_optimum_of_an_order(make, seed: int, share: float) -> None:
     optimum = optimum_of()

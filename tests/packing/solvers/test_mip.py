@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
+from experiments.any_graph import training
 from stowplan.errors import MissingDependencyError
 from stowplan.packing import Problem, check, lower_bound, pack
+from stowplan.packing.milp import solve_program
 from stowplan.packing.placement import peak_of
 from stowplan.packing.registry import PackingOptions
 from stowplan.packing.solvers import mip as module
 from stowplan.packing.solvers.mip import mip
 
+from ...scheduling.reference.program import program_of
 from ..problems import data, problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
@@ -61,6 +64,14 @@ def test_a_proof_above_the_lower_bound(backend):
     placement = pack(problem, "mip")
     assert (placement.peak, placement.lower_bound, placement.status) == (7, 7, "optimal")
     assert placement.witness == "a search found nothing below 7 bytes"
+
+
+def test_a_program_that_highs_solves_wrongly_after_its_presolve():
+    program = program_of(training(5, 228), budget=377)
+    for variable in program.variables():
+        variable.setInitialValue(0)
+    assert solve_program(program, seconds=60, threads=1)
+    assert round(pulp.value(program.objective)) == 5  # HiGHS 1.13 to 1.15.1 with presolve: 6, "optimal"
 
 
 def test_starts_from_the_heuristics_and_ends_in_time():

@@ -25,12 +25,17 @@ from stowplan.scheduling import StepGraph
 
 def optimum(graph: StepGraph, budget: int) -> float | None:
     """Return the least extra seconds; None where no schedule keeps to the budget."""
-    program = _Program(graph, budget)
-    program.model.solve(pulp.HiGHS(msg=False, gapRel=0.0))
-    if program.model.sol_status != pulp.LpSolutionOptimal:
-        assert program.model.status == pulp.LpStatusInfeasible
+    program = program_of(graph, budget)
+    program.solve(pulp.HiGHS(msg=False, gapRel=0.0, presolve="off"))  # since 1.13 presolve is wrong at times
+    if program.sol_status != pulp.LpSolutionOptimal:
+        assert program.status == pulp.LpStatusInfeasible
         return None
-    return float(round(pulp.value(program.model.objective)))
+    return float(round(pulp.value(program.objective)))
+
+
+def program_of(graph: StepGraph, budget: int) -> Any:
+    """Return the integer program, PuLP's."""
+    return _Program(graph, budget).model
 
 
 class _Program:
