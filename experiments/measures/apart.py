@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
@@ -20,11 +21,16 @@ class CannotRunError(Exception):
     """Something cannot be run on this machine; the message says why."""
 
 
+class KilledError(CannotRunError):
+    """A process was killed, as one is that takes more memory than it may."""
+
+
 def ask(
     function: str,
     asked: Mapping[str, Any],
     variables: Mapping[str, str] | None = None,
     seconds: float | None = None,
+    through: Sequence[str] = (),
 ) -> Any:
     """Call a function in a process of its own, and return what it returns.
 
@@ -39,13 +45,17 @@ def ask(
         was preloaded here.
     seconds
         Time limit of the process; None: no limit.
+    through
+        A command that starts the process, given the process's own behind it.
 
     Raises
     ------
+    KilledError
+        The process was killed.
     CannotRunError
         The process ended early, or took too long.
     """
-    command = [sys.executable, "-m", f"{__package__}.apart", function, json.dumps(asked)]
+    command = [*through, sys.executable, "-m", f"{__package__}.apart", function, json.dumps(asked)]
     try:
         done = subprocess.run(
             command,
@@ -57,6 +67,8 @@ def ask(
         )
     except subprocess.TimeoutExpired:
         raise CannotRunError(f"more than {seconds} s") from None
+    if done.returncode == -signal.SIGKILL:
+        raise KilledError("killed")
     if done.returncode:
         raise failure("ended early", done.returncode, done.stderr)
     return json.loads(done.stdout)
