@@ -215,18 +215,15 @@ def columns(steps: int) -> list[output.Column]:
 
 @command(limit=300, quick_limit=60, models=NETWORKS)
 @click.option(
-    "--steps", type=click.IntRange(DUE["pool"]), help=f"To train.  [default: {STEPS}, quick: {QUICK_STEPS}]"
-)
-@click.option(
     "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
 )
-def main(runner: Runner, steps: int | None, ways: tuple[str, ...]) -> None:
+def main(runner: Runner, ways: tuple[str, ...]) -> None:
     """Show what training takes of a device, step by step."""
     if not has_gpu() or not is_simulated():
         raise click.ClickException(
             f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"
         )
-    steps = steps or (QUICK_STEPS if runner.quick else STEPS)
+    steps = QUICK_STEPS if runner.quick else STEPS
     chosen = tuple(way for way in WAYS if way == "cupy" or way in (ways or WAYS))
     rows: list[Row] = []
     with progress_bar() as progress:

@@ -121,8 +121,7 @@ def least_peak(make: Callable[[], Training]) -> int:
 @click.option(
     "--model", "models", multiple=True, type=click.Choice([*NETWORKS]), help="Only this one; repeatable."
 )
-@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
-def main(out: Path, models: tuple[str, ...], steps: int) -> None:
+def main(out: Path, models: tuple[str, ...]) -> None:
     """Measure what each of the first steps has alive, and write a table."""
     enable_chainer()
     cells = [(name, way) for name in models or NETWORKS for way in WAYS]
@@ -137,7 +136,7 @@ def main(out: Path, models: tuple[str, ...], steps: int) -> None:
             if options and way in SHARES and lean:
                 row["budget"] = int(least + SHARES[way] * (lean - least))
                 options = options | {"budget": row["budget"]}
-            peaks = peaks_of(make, options, steps)
+            peaks = peaks_of(make, options, STEPS)
             if way == LEAN:
                 lean, least = peaks[-1], least_peak(make)
             rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
@@ -145,7 +144,7 @@ def main(out: Path, models: tuple[str, ...], steps: int) -> None:
             rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})
     columns = [output.Column("network", "network"), output.Column("steps", "steps")]
     columns += [output.Column("budget, MiB", "budget", output.mib)]
-    columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
+    columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, STEPS + 1)]
     note = "Most bytes alive in each step, parameters and state included, the program's data not."
     output.write_table(rows, columns, out / "first_steps", "What the first steps have alive", note)
     output.show(out / "first_steps.md")

@@ -28,6 +28,8 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
 
 from stowplan import CupyPool, NumpyPool
 
@@ -247,7 +249,9 @@ def step_rows(rounds: int) -> list[Row]:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer turns and sizes: seconds instead of minutes.")
-@output.csv_path
+@click.option(
+    "--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="Keep the table here, too."
+)
 def main(quick: bool, path: Path | None) -> None:
     """Measure what one request costs, and a step, in ratios."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
@@ -256,12 +260,7 @@ def main(quick: bool, path: Path | None) -> None:
         chosen = sizes[::3] if quick else sizes
         turns = max(2, rounds // 8) if held else rounds
         found += numpy_rows(turns, chosen, held)
-    output.print_matrices(
-        found,
-        "bytes",
-        "nanoseconds, and times the first contestant",
-        lambda row: f"{row['ns']:,.0f} ({row['ratio']:.2f})",
-    )
+    Console().print(Markdown("\n".join(output.markdown(found, COLUMNS))))
     if path is not None:
         output.write_table(found, COLUMNS, path.with_suffix(""), "What a request costs, and a step", NOTE, ())
 

@@ -77,19 +77,19 @@ COLUMNS = [
 ]
 
 
-def measure(model: Model, limit: float | None, kept: Kept) -> None:
+def measure(model: Model, kept: Kept) -> None:
     """Make the rows of one model that are not there yet."""
     original = Original(model)
     plain, batch = original.plain, original.batch
 
     def bounds() -> Row:
-        resident = original.scheduled(None, time_limit=limit)[1].plan(*batch).resident
-        least = original.least(time_limit=limit) - resident
+        resident = original.scheduled(None)[1].plan(*batch).resident
+        least = original.least() - resident
         return {"peak": peak_of(plain, batch), "seconds": 1.0, "resident": resident, "least": least}
 
     def ours(budget: int) -> Row:
         began = time.perf_counter()
-        own, training = original.scheduled(budget + resident, time_limit=limit)
+        own, training = original.scheduled(budget + resident)
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
@@ -196,12 +196,9 @@ def summary(name: str, rows: list[Row]) -> Row:
 
 @click.command()
 @of_models
-@click.option(
-    "--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]"
-)
-def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
+def main(chosen: tuple[str, ...], out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""
-    kept = rows_of(chosen, out / "torch_budget", lambda model, kept: measure(model, time_limit, kept))
+    kept = rows_of(chosen, out / "torch_budget", measure)
     rows = [{"device": "cpu", "model": name} | row for name, found in kept.items() for row in found]
     shown = [row for name, found in kept.items() if (row := summary(name, found))]
     output.write_table(shown, COLUMNS, out / "torch_budget", TITLE, NOTE, ("torch", "transformers"))

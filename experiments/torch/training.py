@@ -150,10 +150,10 @@ class Original:
         own = self.copy()
         return own, schedule(own, optimizer_of(own), self.loss, budget=budget, **options)
 
-    def least(self, **options: Any) -> int:
+    def least(self) -> int:
         """Return the bytes of the least schedule that is found, with the resident ones."""
         try:
-            return self.scheduled(0, **options)[1].plan(*self.batch).peak
+            return self.scheduled(0)[1].plan(*self.batch).peak
         except BudgetError as error:
             return error.least
 
