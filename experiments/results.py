@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import subprocess
-from pathlib import Path
 
 import click
 
-ROOT = Path(__file__).resolve().parents[1]
+from .measures.output import ROOT
+
 SERVING = ("allocator", "packing", "planning", "common/core")
 ROOMS: dict[str, tuple[str, ...]] = {
     "any_graph": ("scheduling",),

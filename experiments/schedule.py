@@ -30,7 +30,7 @@ from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
-from .measures.apart import ask
+from .measures.apart import ONE_HEAP, ask
 from .measures.medians import standard_error
 from .measures.paired_timing import ratios
 from .measures.recordings import Step, affordable, step_of
@@ -185,61 +185,52 @@ def _times(turns: list[dict[str, float]], **contestants: str) -> Row:
 
 
 def apart(what: str, task: Task) -> Row:
-    """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns.
-
-    Raises
-    ------
-    CannotRunError
-        The process ended early.
-    """
-    # The C library's malloc: the threads of the contestants share the heap that the main thread has.
+    """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns."""
     asked = {"run": what, **asdict(task)}
-    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, {"MALLOC_ARENA_MAX": "1"})
+    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, ONE_HEAP)
     return found
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------
 
 
+RETAINED = output.Column("retained", "retained", output.mib)
+DEVIATION = output.Column("deviation", "deviation", lambda share: output.percent(share, 2))
+TIME = (
+    output.Column("time / Chainer's", "time", "{:.3f}".format),
+    output.Column("standard error", "time_error", "{:.3f}".format),
+)
+IN_ALL = output.Column("with retained", "ratio_in_all", "{:.3f}".format)
+NOTED = output.Column("", "note")
 LEAN_COLUMNS = [
-    NETWORK,
-    BATCH,
-    RECORDED,
-    output.Column("retained", "retained", output.mib),
+    *(NETWORK, BATCH, RECORDED, RETAINED),
     output.Column("Chainer", "plain", output.mib),
     output.Column("lean", "lean", output.mib),
     output.Column("lean / Chainer", "ratio", "{:.3f}".format),
-    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    IN_ALL,
     output.Column("arena", "arena", output.mib),
     output.Column("predicted", "predicted", output.mib),
-    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
-    output.Column("time / Chainer's", "time", "{:.3f}".format),
-    output.Column("standard error", "time_error", "{:.3f}".format),
+    *(DEVIATION, *TIME),
     output.Column("through the pool", "pool", "{:.3f}".format),
     output.Column("standard error ", "pool_error", "{:.3f}".format),
     output.Column("rounds", "rounds"),
-    output.Column("", "note"),
+    NOTED,
 ]
-
-
 BUDGET_COLUMNS = [
-    NETWORK,
-    BATCH,
-    RECORDED,
+    *(NETWORK, BATCH, RECORDED),
     output.Column("budget / Chainer's peak", "share", lambda share: f"{share:.2f}" if share else "the least"),
-    output.Column("retained", "retained", output.mib),
+    RETAINED,
     output.Column("peak", "peak", output.mib),
     output.Column("peak / Chainer's", "ratio", "{:.3f}".format),
-    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    IN_ALL,
     output.Column("predicted", "predicted_ratio", "{:.3f}".format),
-    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
+    DEVIATION,
     output.Column("no schedule below", "bound", "{:.3f}".format),
-    output.Column("time / Chainer's", "time", "{:.3f}".format),
-    output.Column("standard error", "time_error", "{:.3f}".format),
+    *TIME,
     output.Column("predicted ", "predicted_time", "{:.3f}".format),
     output.Column("deviation ", "time_deviation", output.percent),
     output.Column("operators again", "recomputed"),
-    output.Column("", "note"),
+    NOTED,
 ]
 
 
@@ -253,7 +244,7 @@ def bits_columns(rows: Sequence[Row]) -> list[output.Column]:
             found.append(column(key, key, lambda same: "equal" if same else "DIFFERENT"))
         elif key.endswith("recomputed"):
             found.append(column(f"{key.split()[0]}: operators again", key))
-    return [*found, column("", "note")]
+    return [*found, NOTED]
 
 
 def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:

@@ -15,6 +15,8 @@ from .peers import environment
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Variables with which libraries compute on one thread, so that CPU times compare."""
+ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
+"""One of the C library's: threads that take turns share the heap that the main thread has."""
 
 
 class CannotRunError(Exception):

@@ -33,7 +33,6 @@ from .data import Data
 from .kept import Row
 from .workload import PHASES, Phase
 
-ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
 NO_TIMES = "times are not measured: those of the simulated device say nothing of a real one"
@@ -239,7 +238,6 @@ def command(
             networks = tuple(models[name] for name in chosen or models)
             try:  # before any long work
                 enable_chainer()
-                _refuse_what_cannot_fit(networks, batches)
             except StowplanError as error:
                 raise click.UsageError(str(error)) from error
             of = networks, phases or PHASES, devices or DEVICES, batches
@@ -250,15 +248,3 @@ def command(
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 
     return decorate
-
-
-def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:
-    """Refuse a batch whose examples alone are more than the machine has."""
-    room = available_bytes("cpu")
-    for model in models:
-        need = max(batches, default=0) * model.example_bytes
-        if need > room:
-            raise StowplanError(
-                f"--batch {max(batches)}: the examples of {model.title} alone take {need:,} bytes, "
-                f"and {room:,} are available; expected a batch of at most {room // model.example_bytes:,}"
-            )

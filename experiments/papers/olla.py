@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ from stowplan.packing import lower_bound
 from stowplan.papers.olla.joint import blocks_of, order_and_place
 from stowplan.scheduling import StepGraph, read_graph
 
+from ..measures import output
 from .table import Table
 
-GRAPHS = Path(__file__).resolve().parents[2] / "tests" / "data" / "graphs"
+GRAPHS = output.ROOT / "tests" / "data" / "graphs"
 PUBLISHED = {1: ("22.5 %", "7.9 %", "30.4 %"), 32: ("10.1 %", "26.1 %", "36.1 %")}
 """By batch: the mean saving by order, the mean fragmentation of PyTorch's allocator, and the mean saving in all."""
 

@@ -6,7 +6,6 @@ import gzip
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -14,9 +13,10 @@ from stowplan.packing import Placement, Problem, check_fast, lower_bound, pack
 from stowplan.papers.somas.streams import chains
 from stowplan.scheduling import check_reuse, read_graph, safe_reuse
 
+from ..measures import output
 from .table import Table
 
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+DATA = output.ROOT / "tests" / "data"
 NETWORKS = ("alexnet_b1_train", "resnet18_b1_train", "resnet50_b1_train", "transformer_small_b1_train")
 PUBLISHED = ("resnet50", "tiny_bert", "bert_base", "bert_large", "bert_nezha", "pangu_2.6B", "pangu_13B")
 STREAMS = 4
