@@ -282,27 +282,14 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
     return figure
 
 
-def shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    """Read shares of a live peak, with commas between them; the largest come first."""
-    if value is None:
-        return None
-    try:
-        found = tuple(sorted({float(part) for part in value.split(",")}, reverse=True))
-    except ValueError:
-        found = (-1.0,)
-    if not all(0 <= share <= 1 for share in found):
-        raise click.BadParameter(f"{value!r}; expected numbers from 0 (the least found) to 1, with commas")
-    return found
-
-
 @command(limit=300, quick_limit=60)
 @click.option(
     "--budgets",
-    callback=shares,
-    metavar="SHARE,...",
-    help="Budgets as shares of the live peak of Chainer's own steps; 0: the least found.",
+    multiple=True,
+    type=click.FloatRange(0, 1),
+    help="A budget, as a share of the live peak of Chainer's own steps; 0: the least found. Repeatable.",
 )
-def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
+def main(runner: Runner, budgets: tuple[float, ...]) -> None:
     """Show the live peak and the time of scheduled steps beside those of Chainer's own."""
     runner = replace(runner, phases=("training",))
     smaller = () if runner.batches else (SMALLEST,)

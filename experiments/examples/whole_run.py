@@ -111,17 +111,9 @@ def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
             rss = [min(run["rss"] for run in each) for each in (runs, plain)]
             ratio = float(np.median([a["cpu"] / b["cpu"] for a, b in zip(runs, plain, strict=True)]))
             same = {run["bits"] for run in (*runs, *plain)}
-            rows.append(
-                {
-                    "device": "cpu",
-                    "example": name,
-                    "way": way,
-                    "rss": rss[0],
-                    "more": rss[0] - rss[1],
-                    "cpu": ratio,
-                    "bits": len(same) == 1,
-                }
-            )
+            about = {"device": "cpu", "example": name, "way": way}
+            found_of = {"rss": rss[0], "more": rss[0] - rss[1], "cpu": ratio, "bits": len(same) == 1}
+            rows.append(about | found_of)
     columns = [
         Column("example", "example"),
         Column("way", "way"),

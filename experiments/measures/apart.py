@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any
 
 from .peers import environment
 
@@ -81,24 +81,13 @@ def failure(what: str, status: int, said: str) -> CannotRunError:
     return CannotRunError(f"{what}: {(said.strip().splitlines() or [f'exit status {status}'])[-1]}")
 
 
-def answer(find: Callable[..., Any], argument: str) -> None:
-    """Call a function with the fields of a JSON object, and print what it returns."""
-    answers = take_answers()
-    print(json.dumps(find(**json.loads(argument))), file=answers, flush=True)
-
-
-def take_answers() -> TextIO:
-    """Return where answers go; whatever else is printed goes to standard error from now on."""
+def main(function: str, asked: str) -> None:
+    """Call a function with the fields of a JSON object, and print what it returns; all else goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    return answers
-
-
-def call(place: str, **asked: Any) -> Any:
-    """Import a function, and call it."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)(**asked)
+    module, _, name = function.partition(":")
+    print(json.dumps(getattr(import_module(module), name)(**json.loads(asked))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    answer(lambda **asked: call(sys.argv[1], **asked), sys.argv[2])
+    main(*sys.argv[1:])

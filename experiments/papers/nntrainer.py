@@ -153,11 +153,7 @@ SWAPPED = (
 
 OWN = 200 << 20
 """Bytes for a process beside what a step has alive: the interpreter, its libraries, and what the heap keeps."""
-TRAINED = {
-    "plain": "Chainer on NumPy",
-    "recomputed": "recomputed",
-    "swapped": "parameters and state swapped",
-}
+TRAINED = {"plain": "Chainer on NumPy", "recomputed": "recomputed", "swapped": "parameters and state swapped"}
 TRAINING = (
     *("training: budget", "budget / Chainer's live peak"),
     *("live peak, MiB", "resident set, MiB", "held to, MiB"),
