@@ -30,22 +30,12 @@ from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
-from .measures.apart import ONE_HEAP, ask
+from .measures.apart import ONE_HEAP, CannotRunError, ask
+from .measures.kept import Row
 from .measures.medians import standard_error
 from .measures.paired_timing import ratios
 from .measures.recordings import Step, affordable, step_of
-from .measures.runner import (
-    BATCH,
-    NETWORK,
-    RECORDED,
-    SIMULATED,
-    CannotRunError,
-    Cell,
-    Row,
-    Runner,
-    command,
-    title_of,
-)
+from .measures.runner import BATCH, NETWORK, RECORDED, SIMULATED, Cell, Runner, command, title_of
 from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
 from .measures.step_graphs import curve_of, predicted_profile, recorded_graph
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -16,7 +15,7 @@ from stowplan.papers.olla.joint import blocks_of, order_and_place
 from stowplan.scheduling import StepGraph, read_graph
 
 from ..measures import output
-from .table import Table
+from .table import Table, timed
 
 GRAPHS = output.ROOT / "tests" / "data" / "graphs"
 KEYS = ("order", "theirs", "ours", "total")
@@ -79,9 +78,7 @@ def _steps(quick: bool) -> Iterator[tuple[str, StepGraph]]:
 
 def measure(name: str, graph: StepGraph) -> dict[str, Any]:
     """Order and place one step."""
-    began = time.process_time()
-    found = order_and_place(graph, alignment=64)
-    seconds = time.process_time() - began
+    found, seconds = timed(order_and_place, graph, alignment=64)
     recorded = blocks_of(graph, np.arange(len(graph))).problem
     reserved = replay(requests(recorded), POOL_MODELS["pytorch"]()).reserved_peak
     live, resident = lower_bound(recorded), graph.resident_bytes

@@ -172,21 +172,11 @@ def summary(name: str, rows: list[Row]) -> Row:
         next(row for row in rows if row["way"] == way)
         for way in ("checkpoint", "plain process", "half's process")
     )
-    return {
-        "device": "cpu",
-        "model": name,
-        "resident": rows[0]["resident"],
-        "plain": plain,
-        "free": ours[0]["peak"] / plain,
-        "half": half.get("peak", 0) / plain or None,
-        "half_seconds": half.get("seconds"),
-        "least": ours[-1]["peak"] / plain,
-        "least_seconds": ours[-1]["seconds"],
-        "torch": theirs["peak"] / plain,
-        "torch_seconds": theirs["seconds"],
-        "beside_seconds": beside.get("seconds"),
-        "checkpoint": around["peak"] / plain,
-        "checkpoint_seconds": around["seconds"],
+    found: Row = {"device": "cpu", "model": name, "resident": rows[0]["resident"], "plain": plain}
+    points = {"free": ours[0], "half": half, "least": ours[-1], "torch": theirs, "beside": beside}
+    for key, row in {**points, "checkpoint": around}.items():
+        found |= {key: row["peak"] / plain, f"{key}_seconds": row["seconds"]} if row else {}
+    return found | {
         "planning": max(row["planning"] for row in ours),
         "most_resident": whole["resident_set"],
         "half_most_resident": half_whole["resident_set"],
