@@ -33,6 +33,7 @@ NOTE = (
     "the first five seconds, medians of ratios of runs of the same round."
 )
 WAYS = ("plain", "pool", "lean", "budget")
+PLACE = "experiments.examples.whole_run:train"
 SETTLED = 5.0
 """Seconds of a run after which the time of steps counts."""
 
@@ -82,14 +83,6 @@ def _through(
     return pool, scheduler.step
 
 
-def measure(example: str, way: str) -> dict[str, Any]:
-    """Train in a process of its own; return its figures."""
-    found: dict[str, Any] = ask(
-        "experiments.examples.whole_run:train", {"name": example, "way": way}, ONE_THREAD
-    )
-    return found
-
-
 @click.command()
 @click.option("--example", "examples", multiple=True, help="Only these.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
@@ -102,7 +95,8 @@ def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
     cells = [(name, way) for _ in range(rounds) for name in ways for way in ways[name]]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, way in track(cells, "training", console=Console(stderr=True)):
-        found.setdefault((name, way), []).append(measure(name, way))
+        taken = ask(PLACE, {"name": name, "way": way}, ONE_THREAD)
+        found.setdefault((name, way), []).append(taken)
     rows = []
     for name in ways:
         plain = found[name, "plain"]

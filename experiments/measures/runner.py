@@ -107,12 +107,8 @@ class Runner:
             bar = progress.add_task(figure, total=len(cells))
             for cell in cells:
                 progress.update(bar, description=f"{figure}: {cell.name}")
-                about = {
-                    "device": title_of(cell.device),
-                    "model": cell.model.title,
-                    "phase": cell.phase,
-                    "batch": cell.batch,
-                }
+                about: Row = {"device": title_of(cell.device), "model": cell.model.title}
+                about |= {"phase": cell.phase, "batch": cell.batch}
                 try:
                     if cell.device == "gpu" and not has_gpu():
                         raise CannotRunError(NO_GPU)

@@ -52,7 +52,7 @@ def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") 
     pool = None if way == "plain" else stowplan.NumpyPool()
     start = of_this_process("VmHWM")
     with contextlib.nullcontext() if pool is None else pool:
-        model = {"vgg16": _vgg16, "mlp": _mlp}[network](part)
+        model = _network(network, part)
         optimizer = chainer.optimizers.MomentumSGD(0.01).setup(model)
         step: Any = contextlib.nullcontext if pool is None else pool.step
         if way in ("recomputed", "swapped"):
@@ -91,28 +91,24 @@ def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") 
     }
 
 
-def _mlp(part: int) -> Any:
-    import chainer
-    import chainer.functions as F  # noqa: N812
-    import chainer.links as L  # noqa: N812
-
-    width, layers = MLP[0] // part, MLP[1]
-    linear = [L.Linear(width, width) for _ in range(layers)]
-    return L.Classifier(chainer.Sequential(*(link for layer in linear for link in (layer, F.relu))))
-
-
-def _vgg16(part: int) -> Any:
+def _network(name: str, part: int) -> Any:
     import chainer
     import chainer.functions as F  # noqa: N812 (Chainer's own habit)
     import chainer.links as L  # noqa: N812
 
     from ..models.vgg import BLOCKS
 
+    layers: list[Any] = []
+    if name == "mlp":
+        width = MLP[0] // part
+        for _ in range(MLP[1]):
+            layers += [L.Linear(width, width), F.relu]
+        return L.Classifier(chainer.Sequential(*layers))
+
     class VGG16(chainer.Sequential):  # type: ignore[misc]
         def forward(self, x: Any, t: Any) -> Any:
             return F.softmax_cross_entropy(super().forward(x), t)
 
-    layers: list[Any] = []
     channels = 3
     for block in BLOCKS:
         for width in block:
