@@ -178,11 +178,9 @@ def columns(steps: int) -> list[output.Column]:
 
 
 @command(limit=300, quick_limit=60, models=NETWORKS)
-@click.option(
-    "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
-)
+@output.chosen("--way", "ways", WAYS)
 def main(runner: Runner, ways: tuple[str, ...]) -> None:
-    """Show what training takes of a device, step by step."""
+    """Show what training takes of a device, step by step; CuPy's own pool always takes part."""
     if not has_gpu() or not is_simulated():
         raise click.ClickException(
             f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"

@@ -119,9 +119,7 @@ def least_peak(make: Callable[[], Training]) -> int:
 
 @click.command()
 @output.out
-@click.option(
-    "--model", "models", multiple=True, type=click.Choice([*NETWORKS]), help="Only this one; repeatable."
-)
+@output.chosen("--model", "models", NETWORKS)
 def main(out: Path, models: tuple[str, ...]) -> None:
     """Measure what each of the first steps has alive, and write a table."""
     enable_chainer()

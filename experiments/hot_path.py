@@ -60,6 +60,8 @@ NOTE = (
 
 Turn = Callable[[], float]
 """Measure once; return nanoseconds per request."""
+Context = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a turn."""
 
 
 def best_of(rounds: int, turns: dict[str, Turn]) -> dict[str, float]:
@@ -117,9 +119,7 @@ def cupy_rows(rounds: int) -> list[Row]:
     return found
 
 
-def cupy_turn(
-    allocator: Callable[[int], Any], size: int, step: Callable[[], AbstractContextManager[Any]]
-) -> Turn:
+def cupy_turn(allocator: Callable[[int], Any], size: int, step: Context) -> Turn:
     """Measure ``cupy.cuda.alloc`` with an allocator."""
     from cupy.cuda import alloc, using_allocator
 
@@ -159,9 +159,7 @@ def host_allocator(size: int) -> Any:
 # --------------------------------------------------------------------------------------------------------- (b) NumPy
 
 
-def numpy_turn(
-    size: int, held: int = 1, step: Callable[[], AbstractContextManager[Any]] = nullcontext
-) -> Turn:
+def numpy_turn(size: int, held: int = 1, step: Context = nullcontext) -> Turn:
     """Measure ``numpy.empty`` with the handler of the context, a byte written to each page.
 
     Blocks are dropped when `held` of them are alive.
@@ -221,7 +219,7 @@ def best_of_numpy(rounds: int, size: int, held: int) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------------------- (c) a step
 
 
-def step_turn(step: Callable[[], AbstractContextManager[Any]]) -> Turn:
+def step_turn(step: Context) -> Turn:
     """Measure a step around nothing."""
     count = 200
 
@@ -249,9 +247,7 @@ def step_rows(rounds: int) -> list[Row]:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer turns and sizes: seconds instead of minutes.")
-@click.option(
-    "--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="Keep the table here, too."
-)
+@click.option("--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="For the table.")
 def main(quick: bool, path: Path | None) -> None:
     """Measure what one request costs, and a step, in ratios."""
     rounds = QUICK_ROUNDS if quick else ROUNDS

@@ -62,13 +62,7 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
 
 @click.command()
 @contest.options("Small sizes and two rounds: two minutes, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
-@click.option(
-    "--computation",
-    "chosen",
-    multiple=True,
-    type=click.Choice([computation.name for computation in COMPUTATIONS]),
-    help="Only this one; repeatable.",
-)
+@output.chosen("--computation", "chosen", [computation.name for computation in COMPUTATIONS])
 def main(quick: bool, rounds: int, chosen: tuple[str, ...], seed: int, out: Path) -> None:
     """Run computations of Dask under several allocators."""
     if peers.is_chosen():  # the workers would inherit it

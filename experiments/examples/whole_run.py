@@ -84,7 +84,7 @@ def _through(
 
 
 @click.command()
-@click.option("--example", "examples", multiple=True, help="Only these.")
+@click.option("--example", "examples", multiple=True, help="Only this one; repeatable.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @output.out
 def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:

@@ -70,6 +70,12 @@ out = click.option(
 """The option of a command that writes files."""
 
 
+def chosen(option: str, to: str, names: Iterable[str]) -> Callable[[Any], Any]:
+    """Return an option, passed as `to`, that chooses some of these names."""
+    choice = click.Choice([*names])
+    return click.option(option, to, multiple=True, type=choice, help="Only this one; repeatable.")
+
+
 def write_table(
     rows: Sequence[Row],
     columns: Sequence[Column],

@@ -12,9 +12,9 @@ next command.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -105,24 +105,20 @@ class Runner:
         with progress_bar() as progress:
             cells = list(self.cells(*smaller))
             bar = progress.add_task(figure, total=len(cells))
+            study = {"quick": self.quick, "limit": self.limit, **options}
             for cell in cells:
+                name = f"{figure}/cells/{cell.name}"
                 progress.update(bar, description=f"{figure}: {cell.name}")
                 about: Row = {"device": title_of(cell.device), "model": cell.model.title}
                 about |= {"phase": cell.phase, "batch": cell.batch}
                 try:
                     if cell.device == "gpu" and not has_gpu():
                         raise CannotRunError(NO_GPU)
-                    rows.append(about | self._cell(figure, cell, measure, options))
+                    rows.append(about | self.finished(name, partial(measure, cell), **study))
                 except (CannotRunError, MemoryError) as why:
                     rows.append(about | {"note": str(why) or "does not fit this machine's memory"})
                 progress.advance(bar)
         return rows
-
-    def _cell(
-        self, figure: str, cell: Cell, measure: Callable[[Cell], Row], options: Mapping[str, Any]
-    ) -> Row:
-        name = f"{figure}/cells/{cell.name}"
-        return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit, **options)
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
         """Return the row kept under this name for the same seed and `options`, or find it and keep it."""
@@ -184,8 +180,8 @@ def available_bytes(device: str) -> int:
 
 
 _OPTIONS = (
-    click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one."),
-    click.option("--device", "devices", multiple=True, type=click.Choice(DEVICES), help="Only this one."),
+    output.chosen("--phase", "phases", PHASES),
+    output.chosen("--device", "devices", DEVICES),
     click.option(
         "--batch", "batches", multiple=True, type=click.IntRange(1), help="For training; repeatable."
     ),
@@ -212,13 +208,10 @@ def command(
     models
         Networks to choose from.
     """
-    choice = click.Choice([*models])
-    which = click.option("--model", "chosen", multiple=True, type=choice, help="Only this one; repeatable.")
-
     default = limit
 
     def decorate(figure: Callable[..., None]) -> click.Command:
-        @functools.wraps(figure)
+        @wraps(figure)
         def run(
             quick: bool,
             limit: float | None,
@@ -239,7 +232,7 @@ def command(
             of = networks, phases or PHASES, devices or DEVICES, batches
             figure(Runner(*of, quick, seconds, Data(seed), out), **options)
 
-        for option in reversed((which, *_OPTIONS)):
+        for option in reversed((output.chosen("--model", "chosen", models), *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 

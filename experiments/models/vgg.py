@@ -24,14 +24,7 @@ class VGG(chainer.Chain):  # type: ignore[misc]
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         with self.init_scope():
-            self.blocks = chainer.ChainList(
-                *(
-                    chainer.ChainList(
-                        *(Normalized(L.Convolution2D(None, n, 3, pad=1, nobias=True), n) for n in block)
-                    )
-                    for block in BLOCKS
-                )
-            )
+            self.blocks = chainer.ChainList(*(chainer.ChainList(*map(_layer, block)) for block in BLOCKS))
             self.hidden = Normalized(L.Linear(None, 512, nobias=True), 512)
             self.last = L.Linear(512, classes, nobias=True)
 
@@ -58,3 +51,7 @@ class Normalized(chainer.Chain):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """Return an array of the shape of the link's."""
         return F.relu(self.norm(self.link(x)))
+
+
+def _layer(channels: int) -> Normalized:
+    return Normalized(L.Convolution2D(None, channels, 3, pad=1, nobias=True), channels)

@@ -47,34 +47,25 @@ def classify(tensors: Tensors, channels: int, x: int) -> Problem:
     return tensors.problem()
 
 
-def mobilenet_v1_features(
-    side: int, width: int, channels: int, layers: Sequence[tuple[int, int]]
-) -> tuple[Tensors, int]:
-    """MobileNet v1 up to its last block, depthwise and pointwise convolutions in turn: tensors, and the last one."""
-    tensors = Tensors()
+MOBILENET_V1 = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *((1, 512),) * 5)
+"""Stride and channels of its first blocks."""
+
+
+def mobilenet_v1_features(side: int, width: int, share: float, *more: tuple[int, int]) -> tuple[Tensors, int]:
+    """MobileNet v1 of a share of its channels, depthwise and pointwise convolutions in turn: tensors, and the last."""
+    tensors, channels = Tensors(), int(32 * share)
     x = tensors.make(channels, side, width=width)
-    for stride, made in layers:
+    for stride, full in (*MOBILENET_V1, *more):
         side, width = -(-side // stride), -(-width // stride)
         x = tensors.make(channels, side, x, width=width)
-        x = tensors.make(made, side, x, width=width)
-        channels = made
+        channels = int(full * share)
+        x = tensors.make(channels, side, x, width=width)
     return tensors, x
 
 
 def mobilenet_v1() -> Problem:
     """MobileNet v1 at 224 pixels."""
-    layers = [
-        (1, 64),
-        (2, 128),
-        (1, 128),
-        (2, 256),
-        (1, 256),
-        (2, 512),
-        *[(1, 512)] * 5,
-        (2, 1024),
-        (1, 1024),
-    ]
-    tensors, x = mobilenet_v1_features(112, 112, 32, layers)
+    tensors, x = mobilenet_v1_features(112, 112, 1, (2, 1024), (1, 1024))
     return classify(tensors, 1024, x)
 
 
@@ -167,13 +158,11 @@ def posenet() -> Problem:
 
     The last blocks have 384 channels, and the two displacement heads, which are joined, are intermediate.
     """
-    layers = [(1, 48), (2, 96), (1, 96), (2, 192), (1, 192), (2, 384), *[(1, 384)] * 7]
-    tensors, x = mobilenet_v1_features(177, 129, 24, layers)
+    tensors, x = mobilenet_v1_features(177, 129, 0.75, (1, 512), (1, 512))
     for _ in range(2):
         tensors.make(32, 23, x, width=17)
     return tensors.problem()
 
 
-NETWORKS = {
-    network.__name__: network for network in (mobilenet_v1, mobilenet_v2, deeplab_v3, inception_v3, posenet)
-}
+_ALL = mobilenet_v1, mobilenet_v2, deeplab_v3, inception_v3, posenet
+NETWORKS = {network.__name__: network for network in _ALL}

@@ -140,11 +140,9 @@ def measure(
     """
     asked = {"way": way, "budget": budget, "steps": steps, "part": part, "network": network}
     with _group(limit) as group:
-        enter = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group))
+        enter = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)) if group else ()
         try:
-            found: dict[str, Any] = ask(
-                f"{__name__}:train", asked, ONE_THREAD, through=enter if group else ()
-            )
+            found: dict[str, Any] = ask(f"{__name__}:train", asked, ONE_THREAD, through=enter)
         except KilledError:
             if not limit:
                 raise
@@ -178,14 +176,12 @@ def _made(limit: int) -> Path | None:
         if not (Path(root) / "cgroup.procs").exists():
             continue
         group = Path(root) / f"stowplan-{os.getpid()}"
-        try:
+        with contextlib.suppress(OSError):
             group.mkdir()
             (group / bound).write_text(str(limit))
-        except OSError:
             with contextlib.suppress(OSError):
-                group.rmdir()
-            continue
+                (group / swap).write_text("0" if bound == "memory.max" else str(limit))
+            return group
         with contextlib.suppress(OSError):
-            (group / swap).write_text("0" if bound == "memory.max" else str(limit))
-        return group
+            group.rmdir()
     return None

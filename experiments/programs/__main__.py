@@ -77,13 +77,7 @@ def row_of(program: Program, rounds: int, length: str, seed: int, out: Path) -> 
 @contest.options("Small sizes and two rounds: a minute or two, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
 @click.option("--long", is_flag=True, help="Programs of some twenty seconds instead of two.")
 @click.option("--torch", is_flag=True, help="Trainings of PyTorch.")
-@click.option(
-    "--program",
-    "names",
-    multiple=True,
-    type=click.Choice([program.name for program in (*PROGRAMS, *NETWORKS)]),
-    help="Only this one; repeatable.",
-)
+@output.chosen("--program", "names", [program.name for program in (*PROGRAMS, *NETWORKS)])
 def main(
     quick: bool, long: bool, torch: bool, rounds: int, names: tuple[str, ...], seed: int, out: Path
 ) -> None:

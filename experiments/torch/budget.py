@@ -51,25 +51,22 @@ NOTE = (
     "`stowplan.TorchPool`. *right*: in all ten budgets parameters equal to the bit "
     "after three steps, the peak within the budget, and as predicted to 1 %."
 )
+SHARE = "{:.3f}".format
+
+
+def _point(key: str) -> tuple[output.Column, output.Column]:
+    """Return the columns of a peak, and of the time there."""
+    return output.Column(key, key, SHARE), output.Column("its time", f"{key}_seconds", SHARE)
+
+
 COLUMNS = [
     output.Column("model", "model"),
     output.Column("resident MiB", "resident", output.mib),
     output.Column("plain MiB", "plain", output.mib),
-    *(
-        output.Column(heading, key, "{:.3f}".format)
-        for heading, key in (
-            ("free", "free"),
-            ("half", "half"),
-            ("its time", "half_seconds"),
-            ("least", "least"),
-            ("its time", "least_seconds"),
-            ("torch", "torch"),
-            ("its time", "torch_seconds"),
-            ("beside it: time", "beside_seconds"),
-            ("checkpoint", "checkpoint"),
-            ("its time", "checkpoint_seconds"),
-        )
-    ),
+    output.Column("free", "free", SHARE),
+    *(*_point("half"), *_point("least"), *_point("torch")),
+    output.Column("beside it: time", "beside_seconds", SHARE),
+    *_point("checkpoint"),
     output.Column("planning s", "planning", "{:.1f}".format),
     output.Column("resident set MiB", "most_resident", output.mib),
     output.Column("half's MiB", "half_most_resident", output.mib),

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
@@ -169,6 +168,4 @@ def rows_of(
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--model`` and ``--out``."""
-    names = click.Choice(list(MODELS))
-    chosen = click.option("--model", "chosen", multiple=True, type=names, help="Only this one; repeatable.")
-    return chosen(output.out(command))
+    return output.chosen("--model", "chosen", MODELS)(output.out(command))
