@@ -168,4 +168,5 @@ def rows_of(
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--model`` and ``--out``."""
-    return output.chosen("--model", "chosen", MODELS)(output.out(command))
+    made: Callable[..., Any] = output.chosen("--model", "chosen", MODELS)(output.out(command))
+    return made
