@@ -26,7 +26,7 @@ from stowplan.scheduling import Phase, StepGraph, as_recorded, check, schedule, 
 from stowplan.scheduling.ordering import order
 
 from .measures import output
-from .measures.kept import Row, write_text
+from .measures.kept import Row
 
 # Operators, edges, width of a layer.
 LAYERED = ((16, 35, 3), (100, 236, 8), (250, 944, 12), (500, 2461, 16), (1000, 5857, 24), (2500, 16250, 38))
@@ -35,6 +35,8 @@ STEPS = (50, 500, 1250)
 SHARES = (0.9, 0.8)
 # Graphs of more operators are scheduled at the recorded order's peak alone.
 LARGE = 1000
+# Seconds for each schedule.
+TIME_LIMIT = 10.0
 
 
 def layered(operators: int, edges: int, width: int, seed: int) -> StepGraph:
@@ -85,7 +87,7 @@ def _graph(reads: list[list[int]], rng: random.Random) -> StepGraph:
     return StepGraph(reads, [[i] for i in range(n)], size, seconds=seconds)
 
 
-def rows(kind: str, graph: StepGraph, time_limit: float) -> list[Row]:
+def rows(kind: str, graph: StepGraph) -> list[Row]:
     """Measure a graph at all shares."""
     peaks = {"recorded": simulate(graph, as_recorded(graph)).peak}
     if len(graph) <= LARGE and not graph.has_phases():
@@ -93,16 +95,11 @@ def rows(kind: str, graph: StepGraph, time_limit: float) -> list[Row]:
     found = []
     for of, share in itertools.product(peaks, SHARES):
         row: Row = {"kind": kind, "operators": len(graph), "of": of, "share": share, "peak_of": peaks[of]}
-        began = time.monotonic()
-        budget = int(share * peaks[of])
-        extra, peak = solved(graph, budget, time_limit)
-        row.update(
-            extra=extra,
-            peak=peak,
-            seconds=round(time.monotonic() - began, 1),
-            possible=_least(graph) <= budget,
+        began, budget = time.monotonic(), int(share * peaks[of])
+        row["extra"], row["peak"] = solved(graph, budget)
+        found.append(
+            row | {"seconds": round(time.monotonic() - began, 1), "possible": _least(graph) <= budget}
         )
-        found.append(row)
     return found
 
 
@@ -114,10 +111,10 @@ def _least(graph: StepGraph) -> int:
     )
 
 
-def solved(graph: StepGraph, budget: int, time_limit: float) -> tuple[float | None, int]:
+def solved(graph: StepGraph, budget: int) -> tuple[float | None, int]:
     """Return the extra time, a share of the step's, None where no schedule is found; and the peak."""
     try:
-        solution = schedule(graph, budget, time_limit=time_limit)
+        solution = schedule(graph, budget, time_limit=TIME_LIMIT)
     except BudgetError as error:
         return None, error.least
     assert len(graph) > 100 or check(graph, solution.schedule) == solution.peak
@@ -135,18 +132,9 @@ COLUMNS = (
 )
 
 
-def text_of(table: list[Row]) -> str:
-    """Write the table in Markdown."""
-    lines = [
-        "# Recomputation in steps without phases",
-        "",
-        "`python -m experiments.any_graph`, 10 s for each schedule. Extra time: share of the step's. Graphs named "
-        "*step* have phases.",
-        "",
-        *output.markdown(table, COLUMNS),
-        "",
-    ]
-    return "\n".join(lines)
+NOTE = (
+    f"{TIME_LIMIT:.0f} s for each schedule. Extra time: share of the step's. Graphs named *step* have phases."
+)
 
 
 def _share(extra: float | None) -> str:
@@ -155,17 +143,15 @@ def _share(extra: float | None) -> str:
 
 @click.command()
 @output.out
-@click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True)
-@click.option("--most", default=2500, show_default=True, help="Operators of the largest graph.")
-def main(out: Path, time_limit: float, most: int) -> None:
+def main(out: Path) -> None:
     """Schedule made graphs below their orders' peaks, and write a table."""
-    graphs = [("layered", layered(*size, 0)) for size in LAYERED if size[0] <= most]
-    graphs += [("training", training(layers, 0)) for layers in TRAINING if 2 * layers <= most]
-    graphs += [("step", with_phases(training(layers, 0))) for layers in STEPS if 2 * layers <= most]
-    table = [row for kind, graph in graphs for row in rows(kind, graph, time_limit)]
-    output.write_csv(table, out / "any_graph.csv")
-    write_text(text_of(table), out / "any_graph.md")
-    output.show(out / "any_graph.md")
+    graphs = [("layered", layered(*size, 0)) for size in LAYERED]
+    graphs += [("training", training(layers, 0)) for layers in TRAINING]
+    graphs += [("step", with_phases(training(layers, 0))) for layers in STEPS]
+    table = [row for kind, graph in graphs for row in rows(kind, graph)]
+    title = "Recomputation in steps without phases"
+    output.write_table(table, COLUMNS, out / "any_graph", title, NOTE, ())
+    output.show(out / "any_graph")
 
 
 if __name__ == "__main__":

@@ -19,26 +19,18 @@ with `SLACK` where it is about what is in use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 
 import click
 
-from .measures import output
-from .measures.apart import ask
+from .measures import contest, output
+from .measures.apart import CannotRunError, ask
 from .measures.device_training import NETWORKS, PAGE, WAYS, Task
-from .measures.runner import (
-    NO_GPU,
-    SIMULATED,
-    CannotRunError,
-    Row,
-    Runner,
-    command,
-    has_gpu,
-    is_simulated,
-    progress_bar,
-)
+from .measures.kept import Row
+from .measures.runner import NO_GPU, SIMULATED, Runner, command, has_gpu, is_simulated
 from .models import Model
 
 BATCH, QUICK_BATCH = 2, 1
@@ -55,48 +47,18 @@ SERVING = 0.5
 BUDGET_ATTEMPTS = 4
 
 
-@dataclass(frozen=True)
-class Study:
-    """What the rows are found for.
+def trained(runner: Runner, task: Task) -> Row:
+    """Run a task on a device that is large enough; the row has a ``note`` if that cannot be done."""
 
-    Attributes
-    ----------
-    runner
-        The command's.
-    steps
-        To train.
-    ways
-        Names of `WAYS`, CuPy's own pool first.
-    say
-        Told what is being run.
-    """
+    def find() -> Row:
+        click.echo(f"{task.model}, {WAYS[task.way]}", err=True)
+        found = within_reach(task) if task.way == "budget" else run(task)
+        if "failed" in found:
+            raise CannotRunError(found["failed"])
+        return found
 
-    runner: Runner
-    steps: int
-    ways: tuple[str, ...]
-    say: Callable[[str], None]
-
-    def task(self, model: Model, way: str) -> Task:
-        """Return the run of a row."""
-        quick = self.runner.quick
-        batch = (*self.runner.batches, QUICK_BATCH if quick else BATCH)[0]
-        size = (QUICK_SIZES if quick else SIZES).get(model.name)
-        return Task(model.name, batch, way, self.steps, self.runner.data.seed, size)
-
-    def trained(self, task: Task) -> Row:
-        """Run a task on a device that is large enough; the row has a ``note`` if that cannot be done."""
-
-        def find() -> Row:
-            self.say(f"{task.model}, {WAYS[task.way]}")
-            found = within_reach(task) if task.way == "budget" else run(task)
-            if "failed" in found:
-                raise CannotRunError(found["failed"])
-            return found
-
-        try:
-            return self.runner.finished(f"device/cells/{task.model}-{task.way}", find, **asdict(task))
-        except CannotRunError as why:
-            return {"note": str(why)}
+    path = runner.out / "device" / "cells" / f"{task.model}-{task.way}.json"
+    return contest.measured({}, path, asdict(task), find)
 
 
 def run(task: Task) -> Row:
@@ -157,13 +119,15 @@ def title_of(task: Task) -> str:
     return f"{model.title}, {task.size} {'words' if model.kind == 'words' else f'x {task.size} images'}"
 
 
-def rows_of(study: Study, model: Model) -> list[Row]:
-    """Find the rows of a network, two at a time."""
-    tasks = [study.task(model, way) for way in study.ways]
+def rows_of(runner: Runner, model: Model, ways: Sequence[str], steps: int) -> list[Row]:
+    """Find the rows of a network, two at a time; `ways`: names of `WAYS`, CuPy's own pool first."""
+    batch = (*runner.batches, QUICK_BATCH if runner.quick else BATCH)[0]
+    size = (QUICK_SIZES if runner.quick else SIZES).get(model.name)
+    tasks = [Task(model.name, batch, way, steps, runner.data.seed, size) for way in ways]
     with ThreadPoolExecutor(2) as executor:
-        trained = list(executor.map(study.trained, tasks))
+        trained_rows = list(executor.map(partial(trained, runner), tasks))
     rows = []
-    for task, row in zip(tasks, trained, strict=True):
+    for task, row in zip(tasks, trained_rows, strict=True):
         about = {"device": SIMULATED, "model": title_of(task), "batch": task.batch, "way": task.way}
         rows.append(about | row)
     for row in rows:
@@ -214,28 +178,19 @@ def columns(steps: int) -> list[output.Column]:
 
 
 @command(limit=300, quick_limit=60, models=NETWORKS)
-@click.option(
-    "--steps", type=click.IntRange(DUE["pool"]), help=f"To train.  [default: {STEPS}, quick: {QUICK_STEPS}]"
-)
-@click.option(
-    "--way", "ways", multiple=True, type=click.Choice([*WAYS]), help="Only this one, beside CuPy's own pool."
-)
-def main(runner: Runner, steps: int | None, ways: tuple[str, ...]) -> None:
-    """Show what training takes of a device, step by step."""
+@output.chosen("--way", "ways", WAYS)
+def main(runner: Runner, ways: tuple[str, ...]) -> None:
+    """Show what training takes of a device, step by step; CuPy's own pool always takes part."""
     if not has_gpu() or not is_simulated():
         raise click.ClickException(
             f"{NO_GPU if not has_gpu() else 'a real device'}; expected the simulated one"
         )
-    steps = steps or (QUICK_STEPS if runner.quick else STEPS)
+    steps = QUICK_STEPS if runner.quick else STEPS
     chosen = tuple(way for way in WAYS if way == "cupy" or way in (ways or WAYS))
     rows: list[Row] = []
-    with progress_bar() as progress:
-        bar = progress.add_task("device", total=len(runner.models))
-        study = Study(runner, steps, chosen, lambda what: progress.update(bar, description=what))
-        for model in runner.models:
-            rows += rows_of(study, model)
-            _write(runner, rows, steps)
-            progress.advance(bar)
+    for model in runner.models:
+        rows += rows_of(runner, model, chosen, steps)
+        _write(runner, rows, steps)
     _summarize(rows)
 
 

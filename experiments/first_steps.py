@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,28 +44,28 @@ Training = tuple[Any, Callable[[], None]]
 """The optimizers, and the step."""
 
 
-def _network(name: str, batch: int) -> Training:
-    model = VGG if name == VGG.name else MODELS[name]
-    work = Workload(model, "training", batch, Data())
-    return work.optimizer, work.step
-
-
-def _dcgan(one_graph: bool, batch: int) -> Training:
-    from .models.dcgan import Dcgan
-
-    gan = Dcgan(batch, one_graph, seed=0)
-    return gan.optimizers, gan.step
-
-
-NETWORKS: dict[str, tuple[Callable[[], Training], str]] = {
-    "alexnet": (lambda: _network("alexnet", 8), "AlexNet, batch 8"),
-    "googlenet": (lambda: _network("googlenet", 8), "GoogLeNet, batch 8"),
-    "resnet50": (lambda: _network("resnet50", 2), "ResNet-50, batch 2"),
-    "vgg": (lambda: _network("vgg", 16), "VGG-16 with batch normalization, 32 pixels, batch 16"),
-    "transformer": (lambda: _network("transformer", 8), "Transformer, batch 8"),
-    "dcgan": (lambda: _dcgan(True, 16), "DCGAN, one graph for two losses, batch 16"),
-    "dcgan-two": (lambda: _dcgan(False, 16), "DCGAN, a graph for each loss, batch 16"),
+# Title, network and batch; DCGAN has one graph for both losses, or a graph for each.
+NETWORKS = {
+    "alexnet": ("AlexNet, batch 8", "alexnet", 8),
+    "googlenet": ("GoogLeNet, batch 8", "googlenet", 8),
+    "resnet50": ("ResNet-50, batch 2", "resnet50", 2),
+    "vgg": ("VGG-16 with batch normalization, 32 pixels, batch 16", "vgg", 16),
+    "transformer": ("Transformer, batch 8", "transformer", 8),
+    "dcgan": ("DCGAN, one graph for two losses, batch 16", "dcgan", 16),
+    "dcgan-two": ("DCGAN, a graph for each loss, batch 16", "dcgan", 16),
 }
+
+
+def made(name: str) -> Training:
+    """Make a network of `NETWORKS`."""
+    _, network, batch = NETWORKS[name]
+    if network == "dcgan":
+        from .models.dcgan import Dcgan
+
+        gan = Dcgan(batch, one_graph=name == network, seed=0)
+        return gan.optimizers, gan.step
+    work = Workload(VGG if network == VGG.name else MODELS[network], "training", batch, Data())
+    return work.optimizer, work.step
 
 
 def peaks_of(make: Callable[[], Training], way: dict[str, Any] | None, steps: int) -> list[int]:
@@ -118,17 +119,14 @@ def least_peak(make: Callable[[], Training]) -> int:
 
 @click.command()
 @output.out
-@click.option(
-    "--model", "models", multiple=True, type=click.Choice([*NETWORKS]), help="Only this one; repeatable."
-)
-@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
-def main(out: Path, models: tuple[str, ...], steps: int) -> None:
+@output.chosen("--model", "models", NETWORKS)
+def main(out: Path, models: tuple[str, ...]) -> None:
     """Measure what each of the first steps has alive, and write a table."""
     enable_chainer()
     cells = [(name, way) for name in models or NETWORKS for way in WAYS]
     rows = []
     for name, way in track(cells, "first steps", console=Console(stderr=True)):
-        make, title = NETWORKS[name]
+        make, title = partial(made, name), NETWORKS[name][0]
         if way == LEAN:
             lean = least = 0
         row: dict[str, Any] = {"device": "cpu", "network": title, "steps": way}
@@ -137,7 +135,7 @@ def main(out: Path, models: tuple[str, ...], steps: int) -> None:
             if options and way in SHARES and lean:
                 row["budget"] = int(least + SHARES[way] * (lean - least))
                 options = options | {"budget": row["budget"]}
-            peaks = peaks_of(make, options, steps)
+            peaks = peaks_of(make, options, STEPS)
             if way == LEAN:
                 lean, least = peaks[-1], least_peak(make)
             rows.append(row | {f"step {number}": peak for number, peak in enumerate(peaks, 1)})
@@ -145,7 +143,7 @@ def main(out: Path, models: tuple[str, ...], steps: int) -> None:
             rows.append(row | {"note": f"refused: {str(error).partition(';')[0]}"})
     columns = [output.Column("network", "network"), output.Column("steps", "steps")]
     columns += [output.Column("budget, MiB", "budget", output.mib)]
-    columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, steps + 1)]
+    columns += [output.Column(f"step {n}, MiB", f"step {n}", output.mib) for n in range(1, STEPS + 1)]
     note = "Most bytes alive in each step, parameters and state included, the program's data not."
     output.write_table(rows, columns, out / "first_steps", "What the first steps have alive", note)
     output.show(out / "first_steps.md")

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import click
 import numpy as np
 from rich.console import Console
 from rich.progress import track
@@ -182,14 +181,9 @@ def draw(found: dict[str, Row], batch: int) -> Any:
 
 
 @command(limit=300, quick_limit=5)
-@click.option(
-    "--steps",
-    type=click.IntRange(REPORTED),
-    help=f"Mini-batches.  [default: {STEPS}; with --quick {QUICK_STEPS}]",
-)
-def main(runner: Runner, steps: int | None) -> None:
+def main(runner: Runner) -> None:
     """Show how pools grow over steps that all differ."""
-    steps = steps or (QUICK_STEPS if runner.quick else STEPS)
+    steps = QUICK_STEPS if runner.quick else STEPS
     batch = (runner.batches or MODEL.batches)[0]
     rows: list[Row] = []
     found: dict[str, Row] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from stowplan.packing import pack
 from stowplan.planning import make_plan
 
-from .measures import output
+from .measures.output import Column, above, milliseconds, write_table
 from .measures.recordings import step_of
 from .measures.runner import CELL, RECORDED, Cell, Row, Runner, command
 from .memory import ALIGNMENT
@@ -34,15 +34,9 @@ def measure(runner: Runner, cell: Cell) -> Row:
 COLUMNS = [
     *CELL,
     RECORDED,
-    output.Column("blocks", "blocks", "{:,}".format),
-    *(
-        output.Column(f"{title}: ms", f"{solver}_seconds", output.milliseconds)
-        for solver, title in SOLVERS.items()
-    ),
-    *(
-        output.Column(f"{title}: above the bound", f"{solver}_above_bound", output.above)
-        for solver, title in SOLVERS.items()
-    ),
+    Column("blocks", "blocks", "{:,}".format),
+    *(Column(f"{title}: ms", f"{name}_seconds", milliseconds) for name, title in SOLVERS.items()),
+    *(Column(f"{title}: above the bound", f"{name}_above_bound", above) for name, title in SOLVERS.items()),
 ]
 
 
@@ -50,7 +44,7 @@ COLUMNS = [
 def main(runner: Runner) -> None:
     """Measure how long packing one step takes (Figure 4)."""
     rows = runner.run("heuristic", lambda cell: measure(runner, cell))
-    output.write_table(rows, COLUMNS, runner.out / "heuristic", "Time to pack one step")
+    write_table(rows, COLUMNS, runner.out / "heuristic", "Time to pack one step")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from typing import Any
 
 import click
 import numpy as np
+from rich.console import Console
+from rich.markdown import Markdown
 
 from stowplan import CupyPool, NumpyPool
 
@@ -58,6 +60,8 @@ NOTE = (
 
 Turn = Callable[[], float]
 """Measure once; return nanoseconds per request."""
+Context = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a turn."""
 
 
 def best_of(rounds: int, turns: dict[str, Turn]) -> dict[str, float]:
@@ -115,9 +119,7 @@ def cupy_rows(rounds: int) -> list[Row]:
     return found
 
 
-def cupy_turn(
-    allocator: Callable[[int], Any], size: int, step: Callable[[], AbstractContextManager[Any]]
-) -> Turn:
+def cupy_turn(allocator: Callable[[int], Any], size: int, step: Context) -> Turn:
     """Measure ``cupy.cuda.alloc`` with an allocator."""
     from cupy.cuda import alloc, using_allocator
 
@@ -157,9 +159,7 @@ def host_allocator(size: int) -> Any:
 # --------------------------------------------------------------------------------------------------------- (b) NumPy
 
 
-def numpy_turn(
-    size: int, held: int = 1, step: Callable[[], AbstractContextManager[Any]] = nullcontext
-) -> Turn:
+def numpy_turn(size: int, held: int = 1, step: Context = nullcontext) -> Turn:
     """Measure ``numpy.empty`` with the handler of the context, a byte written to each page.
 
     Blocks are dropped when `held` of them are alive.
@@ -219,7 +219,7 @@ def best_of_numpy(rounds: int, size: int, held: int) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------------------- (c) a step
 
 
-def step_turn(step: Callable[[], AbstractContextManager[Any]]) -> Turn:
+def step_turn(step: Context) -> Turn:
     """Measure a step around nothing."""
     count = 200
 
@@ -247,7 +247,7 @@ def step_rows(rounds: int) -> list[Row]:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Fewer turns and sizes: seconds instead of minutes.")
-@output.csv_path
+@click.option("--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="For the table.")
 def main(quick: bool, path: Path | None) -> None:
     """Measure what one request costs, and a step, in ratios."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
@@ -256,12 +256,7 @@ def main(quick: bool, path: Path | None) -> None:
         chosen = sizes[::3] if quick else sizes
         turns = max(2, rounds // 8) if held else rounds
         found += numpy_rows(turns, chosen, held)
-    output.print_matrices(
-        found,
-        "bytes",
-        "nanoseconds, and times the first contestant",
-        lambda row: f"{row['ns']:,.0f} ({row['ratio']:.2f})",
-    )
+    Console().print(Markdown("\n".join(output.markdown(found, COLUMNS))))
     if path is not None:
         output.write_table(found, COLUMNS, path.with_suffix(""), "What a request costs, and a step", NOTE, ())
 

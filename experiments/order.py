@@ -21,16 +21,16 @@ from stowplan.scheduling import Phase, StepGraph, read_graph
 from stowplan.scheduling.ordering import order
 
 from .measures import output
-from .measures.kept import Row, write_text
+from .measures.kept import Row
 
 REPEAT = 3
 OLLA = {"1": 0.225, "32": 0.101}
 
 
-def measure(name: str, graph: StepGraph, time_limit: float, repeat: int = REPEAT) -> Row:
+def measure(name: str, graph: StepGraph) -> Row:
     """Find a graph's row: bytes, and seconds."""
     greedy = order(graph, "greedy")
-    found = [order(graph, time_limit=time_limit) for _ in range(repeat)]
+    found = [order(graph, time_limit=10.0) for _ in range(REPEAT)]
     best = min(found, key=lambda solution: solution.peak)
     return {
         "graph": name,
@@ -53,6 +53,11 @@ def saved(row: Row, to: str, resident: bool) -> float:
     return 1 - (row[to] + more) / (row["before"] + more) if row["before"] + more else 0.0
 
 
+def _proved(row: Row) -> str:
+    gap = row["peak"] / row["lower_bound"] - 1 if row["lower_bound"] else 0.0
+    return "yes" if row["optimal"] else f"within {gap:.3%}"
+
+
 COLUMNS = (
     output.Column("graph", "graph"),
     output.Column("operators", "operators", "{:,}".format),
@@ -61,50 +66,31 @@ COLUMNS = (
     output.Column("found", "peak", "{:,}".format),
     output.Column("less", lambda row: saved(row, "peak", False), "{:.1%}".format),
     output.Column("lower bound", "lower_bound", "{:,}".format),
-    output.Column("proved", lambda row: _proved(row)),
+    output.Column("proved", _proved),
     output.Column("seconds", "seconds", "{:.3f}".format),
 )
 
 
-def _proved(row: Row) -> str:
-    gap = row["peak"] / row["lower_bound"] - 1 if row["lower_bound"] else 0.0
-    return "yes" if row["optimal"] else f"within {gap:.3%}"
-
-
-def table(rows: Sequence[Row]) -> list[str]:
-    """Write all rows in Markdown."""
+def summary(rows: Sequence[Row]) -> str:
+    """Return what is said above the table: what is proved, seconds, and means of training graphs by batch size."""
     seconds = [row["seconds"] for row in rows]
-    return [
-        *output.markdown(rows, COLUMNS),
-        "",
-        f"{sum(row['optimal'] for row in rows)} of {len(rows)} proved; seconds: median "
-        f"{statistics.median(seconds):.3f}, most {max(seconds):.3f}.",
-    ]
-
-
-def averages(rows: Sequence[Row]) -> list[str]:
-    """Write the means of training graphs by batch size, beside OLLA's; nothing if there are none."""
-    lines = []
+    said = (
+        f"Medians of {REPEAT} calls. {sum(row['optimal'] for row in rows)} of {len(rows)} proved; seconds: median "
+        f"{statistics.median(seconds):.3f}, most {max(seconds):.3f}."
+    )
     for batch, theirs in OLLA.items():
         mine = [row for row in rows if row["training"] and re.search(rf"_b{batch}_train$", row["graph"])]
-        if not mine:
-            continue
-        cells = [
-            f"{statistics.fmean(saved(row, to, resident) for row in mine):.1%}"
-            for resident in (False, True)
-            for to in ("peak", "greedy")
-        ]
-        lines.append(f"| {batch} | {len(mine)} | {' | '.join(cells)} | {theirs:.1%} |")
-    if not lines:
-        return []
-    return [
-        "",
-        "Mean share of the peak that is saved, training:",
-        "",
-        "| batch | graphs | found | greedy | found, resident counted in | greedy, resident counted in | OLLA's 18 |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
-        *lines,
-    ]
+        if mine:
+            ours, greedy, ours_in_all, greedy_in_all = (
+                f"{statistics.fmean(saved(row, to, resident) for row in mine):.1%}"
+                for resident in (False, True)
+                for to in ("peak", "greedy")
+            )
+            said += (
+                f" {len(mine)} training graphs of batch {batch} save {ours} of the peak in the mean (greedy {greedy}), "
+                f"with the resident tensors counted in {ours_in_all} ({greedy_in_all}); OLLA's 18 save {theirs:.1%}."
+            )
+    return said
 
 
 @click.command()
@@ -112,18 +98,11 @@ def averages(rows: Sequence[Row]) -> list[str]:
     "graphs", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @output.out
-@click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True)
-@click.option(
-    "--repeat", type=click.IntRange(min=1), default=REPEAT, show_default=True, help="Calls for a time."
-)
-def main(graphs: tuple[Path, ...], out: Path, time_limit: float, repeat: int) -> None:
+def main(graphs: tuple[Path, ...], out: Path) -> None:
     """Order the operators of GRAPHS and write a table."""
-    rows = [measure(path.name.split(".")[0], read_graph(path), time_limit, repeat) for path in graphs]
-    note = f"Medians of {repeat} calls."
-    lines = ["# Order of operators", "", output.made_by(()), "", note, "", *table(rows), *averages(rows), ""]
-    output.write_csv(rows, out / "order.csv")
-    write_text("\n".join(lines), out / "order.md")
-    output.show(out / "order.md")
+    rows = [measure(path.name.split(".")[0], read_graph(path)) for path in graphs]
+    output.write_table(rows, COLUMNS, out / "order", "Order of operators", summary(rows), ())
+    output.show(out / "order")
 
 
 if __name__ == "__main__":

@@ -30,22 +30,12 @@ from stowplan.planning import make_plan
 from stowplan.scheduling import lean, simulate, solve
 
 from .measures import output
-from .measures.apart import ask
+from .measures.apart import ONE_HEAP, CannotRunError, ask
+from .measures.kept import Row
 from .measures.medians import standard_error
 from .measures.paired_timing import ratios
 from .measures.recordings import Step, affordable, step_of
-from .measures.runner import (
-    BATCH,
-    NETWORK,
-    RECORDED,
-    SIMULATED,
-    CannotRunError,
-    Cell,
-    Row,
-    Runner,
-    command,
-    title_of,
-)
+from .measures.runner import BATCH, NETWORK, RECORDED, SIMULATED, Cell, Runner, command, title_of
 from .measures.scheduled_steps import CHAINER, LEAN, POOLED, SCHEDULED, Task
 from .measures.step_graphs import curve_of, predicted_profile, recorded_graph
 
@@ -185,61 +175,52 @@ def _times(turns: list[dict[str, float]], **contestants: str) -> Row:
 
 
 def apart(what: str, task: Task) -> Row:
-    """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns.
-
-    Raises
-    ------
-    CannotRunError
-        The process ended early.
-    """
-    # The C library's malloc: the threads of the contestants share the heap that the main thread has.
+    """Run a function of `measures.scheduled_steps` in a process of its own; return what it returns."""
     asked = {"run": what, **asdict(task)}
-    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, {"MALLOC_ARENA_MAX": "1"})
+    found: Row = ask("experiments.measures.scheduled_steps:perform", asked, ONE_HEAP)
     return found
 
 
 # --- tables and the picture -------------------------------------------------------------------------------------------
 
 
+RETAINED = output.Column("retained", "retained", output.mib)
+DEVIATION = output.Column("deviation", "deviation", lambda share: output.percent(share, 2))
+TIME = (
+    output.Column("time / Chainer's", "time", "{:.3f}".format),
+    output.Column("standard error", "time_error", "{:.3f}".format),
+)
+IN_ALL = output.Column("with retained", "ratio_in_all", "{:.3f}".format)
+NOTED = output.Column("", "note")
 LEAN_COLUMNS = [
-    NETWORK,
-    BATCH,
-    RECORDED,
-    output.Column("retained", "retained", output.mib),
+    *(NETWORK, BATCH, RECORDED, RETAINED),
     output.Column("Chainer", "plain", output.mib),
     output.Column("lean", "lean", output.mib),
     output.Column("lean / Chainer", "ratio", "{:.3f}".format),
-    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    IN_ALL,
     output.Column("arena", "arena", output.mib),
     output.Column("predicted", "predicted", output.mib),
-    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
-    output.Column("time / Chainer's", "time", "{:.3f}".format),
-    output.Column("standard error", "time_error", "{:.3f}".format),
+    *(DEVIATION, *TIME),
     output.Column("through the pool", "pool", "{:.3f}".format),
     output.Column("standard error ", "pool_error", "{:.3f}".format),
     output.Column("rounds", "rounds"),
-    output.Column("", "note"),
+    NOTED,
 ]
-
-
 BUDGET_COLUMNS = [
-    NETWORK,
-    BATCH,
-    RECORDED,
+    *(NETWORK, BATCH, RECORDED),
     output.Column("budget / Chainer's peak", "share", lambda share: f"{share:.2f}" if share else "the least"),
-    output.Column("retained", "retained", output.mib),
+    RETAINED,
     output.Column("peak", "peak", output.mib),
     output.Column("peak / Chainer's", "ratio", "{:.3f}".format),
-    output.Column("with retained", "ratio_in_all", "{:.3f}".format),
+    IN_ALL,
     output.Column("predicted", "predicted_ratio", "{:.3f}".format),
-    output.Column("deviation", "deviation", lambda share: output.percent(share, 2)),
+    DEVIATION,
     output.Column("no schedule below", "bound", "{:.3f}".format),
-    output.Column("time / Chainer's", "time", "{:.3f}".format),
-    output.Column("standard error", "time_error", "{:.3f}".format),
+    *TIME,
     output.Column("predicted ", "predicted_time", "{:.3f}".format),
     output.Column("deviation ", "time_deviation", output.percent),
     output.Column("operators again", "recomputed"),
-    output.Column("", "note"),
+    NOTED,
 ]
 
 
@@ -253,7 +234,7 @@ def bits_columns(rows: Sequence[Row]) -> list[output.Column]:
             found.append(column(key, key, lambda same: "equal" if same else "DIFFERENT"))
         elif key.endswith("recomputed"):
             found.append(column(f"{key.split()[0]}: operators again", key))
-    return [*found, column("", "note")]
+    return [*found, NOTED]
 
 
 def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
@@ -291,27 +272,14 @@ def draw(curves: Sequence[tuple[Row, Row]], measured: Sequence[Row]) -> Any:
     return figure
 
 
-def shares(_: click.Context, __: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    """Read shares of a live peak, with commas between them; the largest come first."""
-    if value is None:
-        return None
-    try:
-        found = tuple(sorted({float(part) for part in value.split(",")}, reverse=True))
-    except ValueError:
-        found = (-1.0,)
-    if not all(0 <= share <= 1 for share in found):
-        raise click.BadParameter(f"{value!r}; expected numbers from 0 (the least found) to 1, with commas")
-    return found
-
-
 @command(limit=300, quick_limit=60)
 @click.option(
     "--budgets",
-    callback=shares,
-    metavar="SHARE,...",
-    help="Budgets as shares of the live peak of Chainer's own steps; 0: the least found.",
+    multiple=True,
+    type=click.FloatRange(0, 1),
+    help="A budget, as a share of the live peak of Chainer's own steps; 0: the least found. Repeatable.",
 )
-def main(runner: Runner, budgets: tuple[float, ...] | None) -> None:
+def main(runner: Runner, budgets: tuple[float, ...]) -> None:
     """Show the live peak and the time of scheduled steps beside those of Chainer's own."""
     runner = replace(runner, phases=("training",))
     smaller = () if runner.batches else (SMALLEST,)

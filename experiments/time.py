@@ -14,16 +14,16 @@ until the limit is reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 import numpy as np
 
 from .measures import output, peers
-from .measures.apart import ask
+from .measures.apart import ONE_HEAP, ask
 from .measures.medians import standard_error
-from .measures.paired_timing import OURS, Task, ratios
+from .measures.paired_timing import OURS, Task, Turn, ratios
 from .measures.recordings import affordable, expected, overflows
 from .measures.runner import CELL, NO_TIMES, SIMULATED, CannotRunError, Cell, Row, Runner, command, title_of
 
@@ -67,7 +67,9 @@ def measure(runner: Runner, cell: Cell) -> Row:
         )
     row: Row = {}
     for other, added in others.items():
-        turns = run(task(other), added)
+        turns: list[Turn] = ask(
+            "experiments.measures.paired_timing:perform", asdict(task(other)), ONE_HEAP | added
+        )
         row[f"rounds_{other}"] = len(turns)
         row[f"seconds_{other}"] = float(np.median([turn[other] for turn in turns]))
         row[f"seconds_{OURS}_{other}"] = float(np.median([turn[OURS] for turn in turns]))
@@ -80,20 +82,6 @@ def measure(runner: Runner, cell: Cell) -> Row:
 def others_of(device: str) -> dict[str, dict[str, str]]:
     """Return the allocators that the pool is compared with, and what each adds to the environment, if anything."""
     return {name: {} for name in GPU} if device == "gpu" else {peers.PLAIN: {}, **peers.available()}
-
-
-def run(task: Task, added: Mapping[str, str]) -> list[dict[str, float]]:
-    """Run a task in a process of its own, with `added` in its environment; return the seconds of each round.
-
-    Raises
-    ------
-    CannotRunError
-        The process ended early.
-    """
-    # The C library's malloc: the threads of the two steps share the heap that the main thread has.
-    variables = {"MALLOC_ARENA_MAX": "1", **added}
-    turns: list[dict[str, float]] = ask("experiments.measures.paired_timing:perform", asdict(task), variables)
-    return turns
 
 
 def columns(rows: Sequence[Row]) -> list[output.Column]:

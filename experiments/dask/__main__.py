@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from ..measures import contest, output
+from ..measures import contest, output, peers
 from ..measures.kept import Row
 from . import measure
 from .computations import COMPUTATIONS, Computation
@@ -62,18 +62,11 @@ def columns(rows: Sequence[Row]) -> list[output.Column]:
 
 @click.command()
 @contest.options("Small sizes and two rounds: two minutes, and ratios of no use.", ROUNDS, QUICK_ROUNDS)
-@click.option(
-    "--computation",
-    "chosen",
-    multiple=True,
-    type=click.Choice([computation.name for computation in COMPUTATIONS]),
-    help="Only this one; repeatable.",
-)
+@output.chosen("--computation", "chosen", [computation.name for computation in COMPUTATIONS])
 def main(quick: bool, rounds: int, chosen: tuple[str, ...], seed: int, out: Path) -> None:
     """Run computations of Dask under several allocators."""
-    refusal = measure.refuse_a_chosen_allocator()
-    if refusal is not None:
-        raise click.ClickException(refusal)
+    if peers.is_chosen():  # the workers would inherit it
+        raise click.ClickException(f"an allocator is chosen; expected none of {', '.join(peers.CHOOSING)}")
     asked = [one for one in COMPUTATIONS if one.name in chosen or not chosen]
     rows = [row_of(computation, rounds, quick, seed, out) for computation in asked]
     path = out / "dask"

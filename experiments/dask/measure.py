@@ -10,7 +10,6 @@ are of the workers' largest resident sets in all rounds.
 from __future__ import annotations
 
 import hashlib
-import os
 import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,7 +20,7 @@ from distributed import Client, LocalCluster
 
 import stowplan.dask
 
-from ..measures import contest, peers
+from ..measures import contest
 from ..measures.contest import OURS, Usage
 from ..measures.kept import Row
 from .computations import Computation
@@ -81,9 +80,3 @@ def compare(found: Mapping[str, Sequence[Usage]], digests: set[object]) -> Row:
     for name, runs in found.items():
         row |= {f"rss_{name}": runs[-1].rss / found[PLAIN][-1].rss, f"bytes_{name}": runs[-1].rss}
     return row
-
-
-def refuse_a_chosen_allocator() -> str | None:
-    """Say why nothing can be compared, as the workers inherit this process's environment; None if it can."""
-    chosen = sorted(peers.CHOOSING & os.environ.keys())
-    return f"the environment has {', '.join(chosen)}; expected none of these" if chosen else None

@@ -31,35 +31,30 @@ class Training:
     step: Callable[[int], None]
 
 
-def mnist() -> Training:
-    """Return a perceptron of 1,000 units, batches of 100, Adam."""
-    model = L.Classifier(MLP(1000, 10))
-    optimizer = chainer.optimizers.Adam().setup(model)
+def _classified(optimizer: Any, shape: tuple[int, ...], examples: int, batch: int) -> Training:
+    """Return a training by random examples of ten classes, batch after batch of them."""
     rng = np.random.default_rng(0)
-    images = rng.random((60_000, 784), dtype=np.float32)
-    digits = rng.integers(0, 10, 60_000, dtype=np.int32)
+    images = rng.random((examples, *shape), dtype=np.float32)
+    labels = rng.integers(0, 10, examples, dtype=np.int32)
 
     def step(i: int) -> None:
-        batch = slice(i * 100 % 60_000, i * 100 % 60_000 + 100)
-        optimizer.update(model, images[batch], digits[batch])
+        of = slice(i * batch % examples, i * batch % examples + batch)
+        optimizer.update(optimizer.target, images[of], labels[of])
 
     return Training([optimizer], step)
+
+
+def mnist() -> Training:
+    """Return a perceptron of 1,000 units, batches of 100, Adam."""
+    optimizer = chainer.optimizers.Adam().setup(L.Classifier(MLP(1000, 10)))
+    return _classified(optimizer, (784,), 60_000, 100)
 
 
 def cifar() -> Training:
     """Return VGG with batch normalization, batches of 32 images of 32 by 32, momentum and weight decay."""
-    model = VGG(10)
-    optimizer = chainer.optimizers.MomentumSGD(0.1).setup(model)
+    optimizer = chainer.optimizers.MomentumSGD(0.1).setup(VGG(10))
     optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(5e-4))
-    rng = np.random.default_rng(0)
-    images = rng.random((320, 3, 32, 32), dtype=np.float32)
-    labels = rng.integers(0, 10, 320, dtype=np.int32)
-
-    def step(i: int) -> None:
-        batch = slice(i * 32 % 320, i * 32 % 320 + 32)
-        optimizer.update(model, images[batch], labels[batch])
-
-    return Training([optimizer], step)
+    return _classified(optimizer, (3, 32, 32), 320, 32)
 
 
 def ptb() -> Training:

@@ -40,35 +40,26 @@ def digits(samples: int, seed: int) -> chainer.datasets.TupleDataset:
 
 
 def train(
-    pool: stowplan.NumpyPool | stowplan.CupyPool | None,
-    *,
-    out: str,
-    device: str = "@numpy",
-    batch: int = 100,
+    pool: stowplan.NumpyPool | None,
+    out: str = "result",
     epochs: int = 20,
     units: int = 1000,
     samples: tuple[int, int] = (60_000, 10_000),
-    seed: int = 0,
 ) -> training.Trainer:
     """Train from scratch and return the trainer; `samples` for training and for evaluation."""
-    np.random.seed(seed)  # noqa: NPY002 (Chainer draws its parameters from it)
+    np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
     model = L.Classifier(MLP(units, 10))
-    chainer.get_device(device).use()
-    model.to_device(device)
-    optimizer = chainer.optimizers.Adam()
-    optimizer.setup(model)
+    optimizer = chainer.optimizers.Adam().setup(model)
 
-    train_iter = chainer.iterators.SerialIterator(digits(samples[0], seed), batch)
-    test_iter = chainer.iterators.SerialIterator(
-        digits(samples[1], seed + 1), batch, repeat=False, shuffle=False
-    )
+    train_iter = chainer.iterators.SerialIterator(digits(samples[0], 0), 100)
+    test_iter = chainer.iterators.SerialIterator(digits(samples[1], 1), 100, repeat=False, shuffle=False)
 
     if pool is None:
-        updater = training.updaters.StandardUpdater(train_iter, optimizer, device=device)
+        updater = training.updaters.StandardUpdater(train_iter, optimizer)
     else:
-        updater = stowplan.chainer.Updater(train_iter, optimizer, device=device, pool=pool)
+        updater = stowplan.chainer.Updater(train_iter, optimizer, pool=pool)
     trainer = training.Trainer(updater, (epochs, "epoch"), out=out)
-    trainer.extend(extensions.Evaluator(test_iter, model, device=device))
+    trainer.extend(extensions.Evaluator(test_iter, model))
     if pool is not None:
         trainer.extend(stowplan.chainer.MemoryReport(pool))
     trainer.extend(extensions.LogReport())
@@ -80,21 +71,9 @@ def train(
 
 @click.command(help=__doc__)
 @click.option("--pool", is_flag=True, help="Train through a pool.")
-@click.option(
-    "--device", default="@numpy", show_default=True, help="A device of Chainer's: @numpy or @cupy:0."
-)
-@click.option("--batch", default=100, show_default=True, type=click.IntRange(1))
-@click.option("--epochs", default=20, show_default=True, type=click.IntRange(1))
-@click.option("--units", default=1000, show_default=True, type=click.IntRange(1))
-@click.option("--samples", default=(60_000, 10_000), show_default=True, type=click.Tuple([int, int]))
-@click.option("--out", default="result", show_default=True, type=click.Path())
-def main(
-    pool: bool, device: str, batch: int, epochs: int, units: int, samples: tuple[int, int], out: str
-) -> None:
+def main(pool: bool) -> None:
     """Run the example."""
-    kind = stowplan.CupyPool if device.startswith("@cupy") else stowplan.NumpyPool
-    made = kind() if pool else None
-    train(made, out=out, device=device, batch=batch, epochs=epochs, units=units, samples=samples)
+    train(stowplan.NumpyPool() if pool else None)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ NOTE = (
     "the first five seconds, medians of ratios of runs of the same round."
 )
 WAYS = ("plain", "pool", "lean", "budget")
+PLACE = "experiments.examples.whole_run:train"
 SETTLED = 5.0
 """Seconds of a run after which the time of steps counts."""
 
@@ -82,16 +83,8 @@ def _through(
     return pool, scheduler.step
 
 
-def measure(example: str, way: str) -> dict[str, Any]:
-    """Train in a process of its own; return its figures."""
-    found: dict[str, Any] = ask(
-        "experiments.examples.whole_run:train", {"name": example, "way": way}, ONE_THREAD
-    )
-    return found
-
-
 @click.command()
-@click.option("--example", "examples", multiple=True, help="Only these.")
+@click.option("--example", "examples", multiple=True, help="Only this one; repeatable.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1))
 @output.out
 def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
@@ -102,7 +95,8 @@ def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
     cells = [(name, way) for _ in range(rounds) for name in ways for way in ways[name]]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for name, way in track(cells, "training", console=Console(stderr=True)):
-        found.setdefault((name, way), []).append(measure(name, way))
+        taken = ask(PLACE, {"name": name, "way": way}, ONE_THREAD)
+        found.setdefault((name, way), []).append(taken)
     rows = []
     for name in ways:
         plain = found[name, "plain"]
@@ -111,17 +105,9 @@ def main(examples: tuple[str, ...], rounds: int, out: Path) -> None:
             rss = [min(run["rss"] for run in each) for each in (runs, plain)]
             ratio = float(np.median([a["cpu"] / b["cpu"] for a, b in zip(runs, plain, strict=True)]))
             same = {run["bits"] for run in (*runs, *plain)}
-            rows.append(
-                {
-                    "device": "cpu",
-                    "example": name,
-                    "way": way,
-                    "rss": rss[0],
-                    "more": rss[0] - rss[1],
-                    "cpu": ratio,
-                    "bits": len(same) == 1,
-                }
-            )
+            about = {"device": "cpu", "example": name, "way": way}
+            found_of = {"rss": rss[0], "more": rss[0] - rss[1], "cpu": ratio, "bits": len(same) == 1}
+            rows.append(about | found_of)
     columns = [
         Column("example", "example"),
         Column("way", "way"),

@@ -94,17 +94,16 @@ def rows_of(
 
 @click.command()
 @contest.options("Small sizes and two rounds: what the simulated device can do.", ROUNDS, QUICK_ROUNDS)
-@click.option("--framework", "only", type=click.Choice(["cupy", "torch"]), help="Only this one.")
 @click.option(
     "--limit", default=600.0, show_default=True, help="Seconds after which no further program begins."
 )
-def main(quick: bool, rounds: int, only: str | None, limit: float, seed: int, out: Path) -> None:
+def main(quick: bool, rounds: int, limit: float, seed: int, out: Path) -> None:
     """Run programs under several allocators on a GPU."""
     if not has_gpu():
         raise click.ClickException(NO_GPU)
     device, until, rows = SIMULATED if is_simulated() else "gpu", time.monotonic() + limit, []
     table = out / "gpu", "Programs on a GPU under several allocators", NOTE, ("cupy", "torch")
-    for framework in [only] if only else ["cupy", "torch"]:
+    for framework in ("cupy", "torch"):
         for row in rows_of(framework, device, quick, rounds, seed, out, until):
             rows.append(row)
             output.write_table(rows, COLUMNS, *table)

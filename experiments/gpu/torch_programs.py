@@ -54,10 +54,8 @@ class Block(nn.Module):
         self.heads = max(width // 64, 1)
         self.norms = nn.ModuleList([nn.RMSNorm(width), nn.RMSNorm(width)])
         self.qkv, self.out = nn.Linear(width, 3 * width, False), nn.Linear(width, width, False)
-        self.gates, self.down = (
-            nn.Linear(width, 8 * width // 3 * 2, False),
-            nn.Linear(8 * width // 3, width, False),
-        )
+        self.gates = nn.Linear(width, 8 * width // 3 * 2, False)
+        self.down = nn.Linear(8 * width // 3, width, False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, length, width) to the same."""
@@ -126,9 +124,8 @@ def _texts(count: int, length: Callable[[np.random.RandomState], int]) -> Callab
 
 def _images(rng: np.random.RandomState) -> tuple[Tensor, ...]:
     side = int(rng.randint(3, 11)) * 32
-    return torch.from_numpy(rng.rand(16, 3, side, side).astype("f")), torch.from_numpy(
-        rng.randint(1000, size=16)
-    )
+    images = torch.from_numpy(rng.rand(16, 3, side, side).astype("f"))
+    return images, torch.from_numpy(rng.randint(1000, size=16))
 
 
 def _graph(width: int) -> Callable[..., tuple[Tensor, ...]]:

@@ -11,7 +11,7 @@
 ``recordings``          profiles of steps, recorded or predicted; ``step_graphs``: the same for step graphs
 ``interleave``          runs several steps slice by slice; ``paired_timing``: times steps beside each other with it
 ``scheduled_steps``     steps under a scheduler beside Chainer's own: time, live peak, bits
-``device_training``     trains on a device and notes its bytes; ``smallest``: the least amount that does
+``device_training``     trains on a device and notes its bytes
 ``output``              tables (CSV, Markdown) and pictures (PNG, SVG)
 ======================  ================================================================================================
 """

@@ -119,7 +119,7 @@ def options(
         for option in (
             output.out,
             click.option(
-                "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the order of turns."
+                "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the turns."
             ),
             click.option("--rounds", type=click.IntRange(2), help=of),
             click.option("--quick", is_flag=True, help=quick),

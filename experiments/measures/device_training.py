@@ -135,15 +135,10 @@ def train(**fields: Any) -> dict[str, Any]:
     except BudgetError as error:
         found["least"] = error.least
     except (MemoryError, cupy.cuda.runtime.CUDARuntimeError) as error:
-        if not is_out_of_memory(error):
+        if not isinstance(error, MemoryError) and error.status != OUT_OF_MEMORY:
             raise
         found["failed"] = str(error).splitlines()[0]
     return found | {"most": use.most}
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device's memory is all in use."""
-    return isinstance(error, MemoryError) or getattr(error, "status", None) == OUT_OF_MEMORY
 
 
 def _train(task: Task, use: Use) -> dict[str, Any]:

@@ -17,7 +17,6 @@ import click
 import numpy as np
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 
 from stowplan import __version__
 from stowplan.common.files import atomic_write
@@ -69,9 +68,12 @@ out = click.option(
     help="Folder for cells, tables and pictures.  [default: build/experiments]",
 )
 """The option of a command that writes files."""
-csv_path = click.option(
-    "--csv", "path", type=click.Path(dir_okay=False, path_type=Path), help="Write all rows to this file, too."
-)
+
+
+def chosen(option: str, to: str, names: Iterable[str]) -> Callable[[Any], Any]:
+    """Return an option, passed as `to`, that chooses some of these names."""
+    choice = click.Choice([*names])
+    return click.option(option, to, multiple=True, type=choice, help="Only this one; repeatable.")
 
 
 def write_table(
@@ -85,12 +87,12 @@ def write_table(
     """Write all of the rows as ``path.csv``, and the columns as ``path.md``; each file atomically.
 
     A row with a ``note`` could not be run; the table shows the note in its last column. A device on which no row could
-    be run gets one line instead of a table. The versions of `packages` stand above.
+    be run gets one line instead of a table; rows without one have no heading. The versions of `packages` stand above.
     """
     lines = [f"# {title}", "", made_by(packages), "", *([note, ""] if note else [])]
-    for device in dict.fromkeys(row["device"] for row in rows):
-        mine = [row for row in rows if row["device"] == device]
-        lines += [f"## {device.upper()}", ""]
+    for device in dict.fromkeys(row.get("device") for row in rows):
+        mine = [row for row in rows if row.get("device") == device]
+        lines += [f"## {device.upper()}", ""] if device else []
         notes = {row.get("note") for row in mine}
         if len(notes) == 1 and None not in notes:
             lines += [f"{notes.pop()}: the same command fills this table where there is one.", ""]
@@ -121,20 +123,6 @@ def fail(lines: Iterable[str]) -> None:
 def show(path: Path) -> None:
     """Print a table that has been written."""
     Console().print(Markdown(path.with_suffix(".md").read_text(encoding="utf-8")))
-
-
-def print_matrices(rows: Sequence[Row], down: str, title: str, cell: Callable[[Row], str]) -> None:
-    """Print a table for each ``part`` of the rows: contestants across, and another key down, by name."""
-    for part in dict.fromkeys(row["part"] for row in rows):
-        here = [row for row in rows if row["part"] == part]
-        across = list(dict.fromkeys(row["contestant"] for row in here))
-        table = Table(down, *across, title=f"{part}: {title}")
-        for column in table.columns:
-            column.justify = "right"
-        for key in dict.fromkeys(row[down] for row in here):
-            cells = {row["contestant"]: cell(row) for row in here if row[down] == key}
-            table.add_row(f"{key:,}", *(cells.get(contestant, "") for contestant in across))
-        Console().print(table)
 
 
 def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:

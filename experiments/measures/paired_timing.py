@@ -114,8 +114,10 @@ def interleaved(steps: Mapping[str, Step], seed: int, repeat: int) -> tuple[dict
     return {name: step.run_step for name, step in sliced.items()}, partial(alternate, sliced, rng, repeat)
 
 
-def run(task: Task) -> list[Turn]:
-    """Run a task; return for each round the seconds of a step, by allocator."""
+def perform(**fields: Any) -> list[Turn]:
+    """Run a `Task` of these fields; return for each round the seconds of a step, by allocator."""
+    enable_chainer()
+    task = Task(**fields)
     gpu, seed = task.device == "gpu", task.seed
     ours, ready, other = (_on_a_gpu if gpu else _on_the_host)(task.other)
     work = Workload(MODELS[task.model], task.phase, task.batch, Data(task.seed), gpu)
@@ -184,9 +186,3 @@ def _on_a_gpu(name: str) -> tuple[Context, Callable[[], object], Context]:
             yield
 
     return ours, pool.wait, lambda: cuda.using_allocator(other.malloc)
-
-
-def perform(**fields: Any) -> list[Turn]:
-    """Run a `Task` of these fields."""
-    enable_chainer()
-    return run(Task(**fields))

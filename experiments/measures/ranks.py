@@ -13,10 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .apart import ONE_THREAD
-from .runner import ROOT, CannotRunError
-
-__all__ = ["launch", "require_mpi", "run_ranks"]
+from .apart import ONE_THREAD, CannotRunError
+from .output import ROOT
 
 _MORE_RANKS_THAN_CORES = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",  # Open MPI 4

@@ -11,7 +11,7 @@ device they are scalars that would not be there.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,7 +80,7 @@ def step_of(runner: Runner, cell: Cell) -> Step:
     if cell.phase == "inference" or cell.batch in SMALL:
         recording = recorded(runner, cell)
         return Step(without_small(recording.profile), recording.retained, True, None)
-    predicted = predict(runner, cell)
+    predicted = predict(cell, lambda small: recorded(runner, small).profile)
     if within_reach(runner, cell):
         recording = recorded(runner, cell)
         return Step(without_small(recording.profile), recording.retained, True, predicted)
@@ -89,10 +89,10 @@ def step_of(runner: Runner, cell: Cell) -> Step:
     return Step(predicted, recorded(runner, replace(cell, batch=SMALL[0])).retained, False, predicted)
 
 
-def predict(runner: Runner, cell: Cell) -> Profile | None:
+def predict(cell: Cell, profile_of: Callable[[Cell], Profile]) -> Profile | None:
     """Predict a cell's step from small batches; None if their steps are of different kinds."""
     try:
-        model = fit_steps({batch: recorded(runner, replace(cell, batch=batch)).profile for batch in SMALL})
+        model = fit_steps({batch: profile_of(replace(cell, batch=batch)) for batch in SMALL})
         return without_small(model.profile(cell.batch))
     except ProfileError:
         return None

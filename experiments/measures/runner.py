@@ -12,9 +12,9 @@ next command.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from .data import Data
 from .kept import Row
 from .workload import PHASES, Phase
 
-ROOT = Path(__file__).resolve().parents[2]
 DEVICES = ("cpu", "gpu")
 NO_GPU = "no CUDA device on this machine"
 NO_TIMES = "times are not measured: those of the simulated device say nothing of a real one"
@@ -106,28 +105,20 @@ class Runner:
         with progress_bar() as progress:
             cells = list(self.cells(*smaller))
             bar = progress.add_task(figure, total=len(cells))
+            study = {"quick": self.quick, "limit": self.limit, **options}
             for cell in cells:
+                name = f"{figure}/cells/{cell.name}"
                 progress.update(bar, description=f"{figure}: {cell.name}")
-                about = {
-                    "device": title_of(cell.device),
-                    "model": cell.model.title,
-                    "phase": cell.phase,
-                    "batch": cell.batch,
-                }
+                about: Row = {"device": title_of(cell.device), "model": cell.model.title}
+                about |= {"phase": cell.phase, "batch": cell.batch}
                 try:
                     if cell.device == "gpu" and not has_gpu():
                         raise CannotRunError(NO_GPU)
-                    rows.append(about | self._cell(figure, cell, measure, options))
+                    rows.append(about | self.finished(name, partial(measure, cell), **study))
                 except (CannotRunError, MemoryError) as why:
                     rows.append(about | {"note": str(why) or "does not fit this machine's memory"})
                 progress.advance(bar)
         return rows
-
-    def _cell(
-        self, figure: str, cell: Cell, measure: Callable[[Cell], Row], options: Mapping[str, Any]
-    ) -> Row:
-        name = f"{figure}/cells/{cell.name}"
-        return self.finished(name, lambda: measure(cell), quick=self.quick, limit=self.limit, **options)
 
     def finished(self, name: str, find: Callable[[], Row], **options: Any) -> Row:
         """Return the row kept under this name for the same seed and `options`, or find it and keep it."""
@@ -189,8 +180,8 @@ def available_bytes(device: str) -> int:
 
 
 _OPTIONS = (
-    click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only this one."),
-    click.option("--device", "devices", multiple=True, type=click.Choice(DEVICES), help="Only this one."),
+    output.chosen("--phase", "phases", PHASES),
+    output.chosen("--device", "devices", DEVICES),
     click.option(
         "--batch", "batches", multiple=True, type=click.IntRange(1), help="For training; repeatable."
     ),
@@ -217,13 +208,10 @@ def command(
     models
         Networks to choose from.
     """
-    choice = click.Choice([*models])
-    which = click.option("--model", "chosen", multiple=True, type=choice, help="Only this one; repeatable.")
-
     default = limit
 
     def decorate(figure: Callable[..., None]) -> click.Command:
-        @functools.wraps(figure)
+        @wraps(figure)
         def run(
             quick: bool,
             limit: float | None,
@@ -239,26 +227,13 @@ def command(
             networks = tuple(models[name] for name in chosen or models)
             try:  # before any long work
                 enable_chainer()
-                _refuse_what_cannot_fit(networks, batches)
             except StowplanError as error:
                 raise click.UsageError(str(error)) from error
             of = networks, phases or PHASES, devices or DEVICES, batches
             figure(Runner(*of, quick, seconds, Data(seed), out), **options)
 
-        for option in reversed((which, *_OPTIONS)):
+        for option in reversed((output.chosen("--model", "chosen", models), *_OPTIONS)):
             run = option(run)
         return click.command(help=(figure.__doc__ or "").split("\n", maxsplit=1)[0])(run)
 
     return decorate
-
-
-def _refuse_what_cannot_fit(models: tuple[Model, ...], batches: tuple[int, ...]) -> None:
-    """Refuse a batch whose examples alone are more than the machine has."""
-    room = available_bytes("cpu")
-    for model in models:
-        need = max(batches, default=0) * model.example_bytes
-        if need > room:
-            raise StowplanError(
-                f"--batch {max(batches)}: the examples of {model.title} alone take {need:,} bytes, "
-                f"and {room:,} are available; expected a batch of at most {room // model.example_bytes:,}"
-            )

@@ -25,12 +25,12 @@ from stowplan import CupyPool, NumpyPool
 from stowplan.compat import enable_chainer
 from stowplan.errors import BudgetError
 
-from ..models import MODELS, Model
+from ..models import MODELS
 from .data import Data
 from .paired_timing import LEAST_ROUNDS, Turn, interleaved, rounds_until_clear
 from .recordings import record, without_small
 from .runner import CannotRunError
-from .workload import Phase, Workload
+from .workload import Workload
 
 CHAINER, LEAN, POOLED, SCHEDULED = "Chainer", "lean", "lean, pool", "scheduled"
 OPTIMIZERS = ("SGD", "MomentumSGD", "Adam")
@@ -90,9 +90,7 @@ class Task:
 class ScheduledWorkload(Workload):
     """A workload whose steps run under a scheduler from `schedule` on."""
 
-    def __init__(self, model: Model, phase: Phase, batch: int, data: Data, gpu: bool = False) -> None:
-        super().__init__(model, phase, batch, data, gpu)
-        self.scheduler: Any = None
+    scheduler: Any = None
 
     def schedule(self, budget: int | None = None, pool: NumpyPool | CupyPool | None = None) -> None:
         """Make a scheduler.

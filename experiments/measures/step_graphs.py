@@ -5,14 +5,12 @@ They are kept as files, as the cells are, and the next command reads them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 from stowplan import Profile
-from stowplan.errors import ProfileError
-from stowplan.prediction import fit_steps
 from stowplan.scheduling import StepGraph, solve
 
-from .recordings import SMALL, affordable, record, without_small
+from .recordings import SMALL, affordable, predict, record, without_small
 from .runner import CannotRunError, Cell, Row, Runner
 from .scheduled_steps import ScheduledWorkload
 
@@ -53,13 +51,10 @@ def _workload(runner: Runner, cell: Cell) -> ScheduledWorkload:
 
 def predicted_profile(runner: Runner, cell: Cell) -> Profile:
     """Predict the profile of a cell's lean step from those of small batches."""
-    try:
-        profiles = {batch: recorded_profile(runner, replace(cell, batch=batch)) for batch in SMALL}
-        return fit_steps(profiles).profile(cell.batch)
-    except ProfileError as error:
-        raise CannotRunError(
-            f"too large to be run here, and not predicted by small batches: {error}"
-        ) from None
+    found = predict(cell, partial(recorded_profile, runner))
+    if found is None:
+        raise CannotRunError("too large to be run here, and not predicted by small batches")
+    return found
 
 
 def curve_of(runner: Runner, cell: Cell) -> Row:

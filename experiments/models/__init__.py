@@ -50,14 +50,6 @@ class Model:
         module, name = self.place
         return getattr(import_module(module), name)
 
-    @property
-    def example_bytes(self) -> int:
-        """Bytes of an example's input, at the least; imports Chainer."""
-        if self.kind in ("sentences", "padded", "words"):
-            return 4
-        side: int = self.network.insize
-        return 4 * side**2 * (1 if self.kind == "tiles" else 3)
-
 
 def _own(module: str, name: str) -> tuple[str, str]:
     return f"{__name__}.{module}", name

@@ -20,78 +20,61 @@ import chainer
 import chainer.functions as F  # noqa: N812 (Chainer's own habit)
 import chainer.links as L  # noqa: N812
 
+from .vgg import Normalized
+
 CLASSES = 1000
-Shape = tuple[int, int]
 
 
-class Convolution(chainer.Chain):  # type: ignore[misc]
-    """Convolution, normalization, rectification; ``"same"`` sizes unless `pad` is 0."""
+def convolution(
+    before: int, channels: int, kernel: int | tuple[int, int], stride: int = 1, pad: int | None = None
+) -> Normalized:
+    """Return a convolution, its normalization and rectification; ``"same"`` sizes unless `pad` is 0."""
+    height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    around = (height // 2, width // 2) if pad is None else pad
+    link = L.Convolution2D(before, channels, (height, width), stride, around, nobias=True)
+    return Normalized(link, channels, decay=0.9997, eps=1e-3, use_gamma=False)
 
-    def __init__(
-        self, before: int, channels: int, kernel: int | Shape, stride: int = 1, pad: int | None = None
-    ) -> None:
-        super().__init__()
-        height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
-        around = (height // 2, width // 2) if pad is None else pad
-        with self.init_scope():
-            self.convolution = L.Convolution2D(before, channels, (height, width), stride, around, nobias=True)
-            self.normalization = L.BatchNormalization(channels, decay=0.9997, eps=1e-3, use_gamma=False)
 
-    def forward(self, x: Any) -> Any:
-        """Return (batch, channels, height, width)."""
-        return F.relu(self.normalization(self.convolution(x)))
+def chain(before: int, *convolutions: tuple[Any, ...]) -> chainer.Sequential:
+    """Return convolutions one after another, each told by its channels, its kernel, and what `convolution` takes."""
+    widths = [before, *(channels for channels, *_ in convolutions)]
+    return chainer.Sequential(*(convolution(n, *row) for n, row in zip(widths, convolutions, strict=False)))
 
 
 class Branches(chainer.ChainList):  # type: ignore[misc]
     """Chains beside each other, each a list of convolutions; what they return is joined along the channels."""
 
-    def __init__(self, *branches: list[Convolution]) -> None:
-        super().__init__(*(chainer.Sequential(*branch) for branch in branches))
+    def __init__(self, before: int, *branches: list[tuple[Any, ...]]) -> None:
+        super().__init__(*(chain(before, *branch) for branch in branches))
+        self.joined = sum(branch[-1][0] for branch in branches)
 
     def forward(self, x: Any, *more: Any) -> Any:
         """Return the joined results of all branches, and `more` of the same size."""
         return F.concat([*(branch(x) for branch in self), *more])
 
 
+BRANCHES: dict[int, tuple[list[tuple[Any, ...]], ...]] = {
+    320: ([(32, 1)], [(32, 1), (32, 3)], [(32, 1), (48, 3), (64, 3)]),
+    1088: ([(192, 1)], [(128, 1), (160, (1, 7)), (192, (7, 1))]),
+    2080: ([(192, 1)], [(192, 1), (224, (1, 3)), (256, (3, 1))]),
+}
+"""Of the blocks, by their channels."""
+
+
 class Block(chainer.Chain):  # type: ignore[misc]
     """A residual block: ``relu(x + scale * up(branches(x)))``."""
 
-    def __init__(
-        self, branches: Branches, joined: int, channels: int, scale: float, last: bool = False
-    ) -> None:
+    def __init__(self, channels: int, scale: float, last: bool = False) -> None:
         super().__init__()
         self.scale, self.last = scale, last
         with self.init_scope():
-            self.branches = branches
-            self.up = L.Convolution2D(joined, channels, 1)
+            self.branches = Branches(channels, *BRANCHES[channels])
+            self.up = L.Convolution2D(self.branches.joined, channels, 1)
 
     def forward(self, x: Any) -> Any:
         """Return an array of the shape of `x`."""
         y = x + self.scale * self.up(self.branches(x))
         return y if self.last else F.relu(y)
-
-
-def block_35() -> Block:
-    """Return a block of the first kind, on 320 channels."""
-    c = Convolution
-    branches = Branches(
-        [c(320, 32, 1)], [c(320, 32, 1), c(32, 32, 3)], [c(320, 32, 1), c(32, 48, 3), c(48, 64, 3)]
-    )
-    return Block(branches, 128, 320, 0.17)
-
-
-def block_17() -> Block:
-    """Return a block of the second kind, on 1088 channels."""
-    c = Convolution
-    branches = Branches([c(1088, 192, 1)], [c(1088, 128, 1), c(128, 160, (1, 7)), c(160, 192, (7, 1))])
-    return Block(branches, 384, 1088, 0.1)
-
-
-def block_8(scale: float = 0.2, last: bool = False) -> Block:
-    """Return a block of the third kind, on 2080 channels."""
-    c = Convolution
-    branches = Branches([c(2080, 192, 1)], [c(2080, 192, 1), c(192, 224, (1, 3)), c(224, 256, (3, 1))])
-    return Block(branches, 448, 2080, scale, last)
 
 
 class InceptionResNetV2(chainer.Chain):  # type: ignore[misc]
@@ -101,26 +84,18 @@ class InceptionResNetV2(chainer.Chain):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        c = Convolution
         with self.init_scope():
-            self.stem_1 = chainer.Sequential(c(3, 32, 3, 2, pad=0), c(32, 32, 3, pad=0), c(32, 64, 3))
-            self.stem_2 = chainer.Sequential(c(64, 80, 1), c(80, 192, 3, pad=0))
-            self.mixed = Branches(
-                [c(192, 96, 1)], [c(192, 48, 1), c(48, 64, 5)], [c(192, 64, 1), c(64, 96, 3), c(96, 96, 3)]
-            )
-            self.pooled = c(192, 64, 1)
-            self.blocks_35 = chainer.Sequential(*(block_35() for _ in range(10)))
-            self.reduction_1 = Branches(
-                [c(320, 384, 3, 2, pad=0)], [c(320, 256, 1), c(256, 256, 3), c(256, 384, 3, 2, pad=0)]
-            )
-            self.blocks_17 = chainer.Sequential(*(block_17() for _ in range(20)))
-            self.reduction_2 = Branches(
-                [c(1088, 256, 1), c(256, 384, 3, 2, pad=0)],
-                [c(1088, 256, 1), c(256, 288, 3, 2, pad=0)],
-                [c(1088, 256, 1), c(256, 288, 3), c(288, 320, 3, 2, pad=0)],
-            )
-            self.blocks_8 = chainer.Sequential(*(block_8() for _ in range(9)), block_8(1.0, last=True))
-            self.head = c(2080, 1536, 1)
+            self.stem_1 = chain(3, (32, 3, 2, 0), (32, 3, 1, 0), (64, 3))
+            self.stem_2 = chain(64, (80, 1), (192, 3, 1, 0))
+            self.mixed = Branches(192, [(96, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)])
+            self.pooled = convolution(192, 64, 1)
+            self.blocks_35 = chainer.Sequential(*(Block(320, 0.17) for _ in range(10)))
+            self.reduction_1 = Branches(320, [(384, 3, 2, 0)], [(256, 1), (256, 3), (384, 3, 2, 0)])
+            self.blocks_17 = chainer.Sequential(*(Block(1088, 0.1) for _ in range(20)))
+            others = [(256, 1), (288, 3, 2, 0)], [(256, 1), (288, 3), (320, 3, 2, 0)]
+            self.reduction_2 = Branches(1088, [(256, 1), (384, 3, 2, 0)], *others)
+            self.blocks_8 = chainer.Sequential(*(Block(2080, 0.2) for _ in range(9)), Block(2080, 1.0, True))
+            self.head = convolution(2080, 1536, 1)
             self.classes = L.Linear(1536, CLASSES)
 
     def forward(self, x: Any, t: Any) -> Any:

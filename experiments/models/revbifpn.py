@@ -23,36 +23,7 @@ import chainer.links as L  # noqa: N812
 
 from stowplan.papers.mlsys2023.reversible import ReversibleSequence, RevSilo
 
-
-class Up(chainer.Chain):  # type: ignore[misc]
-    """To a finer resolution, `times` the side: a convolution of 1 x 1, each pixel repeated."""
-
-    def __init__(self, coarse: int, fine: int, times: int = 2) -> None:
-        super().__init__()
-        self.times = times
-        with self.init_scope():
-            self.convolution = L.Convolution2D(coarse, fine, 1, nobias=True)
-            self.normalization = L.BatchNormalization(fine)
-
-    def forward(self, x: Any) -> Any:
-        """Return (batch, fine, times x height, times x width)."""
-        return F.unpooling_2d(F.relu(self.normalization(self.convolution(x))), self.times, cover_all=False)
-
-
-class Down(chainer.Chain):  # type: ignore[misc]
-    """To a coarser resolution, one part in `times` of the side: a convolution at every so many pixels."""
-
-    def __init__(self, fine: int, coarse: int, times: int = 2) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.convolution = L.Convolution2D(
-                fine, coarse, times + 1, stride=times, pad=times // 2, nobias=True
-            )
-            self.normalization = L.BatchNormalization(coarse)
-
-    def forward(self, x: Any) -> Any:
-        """Return (batch, coarse, height / times, width / times)."""
-        return F.relu(self.normalization(self.convolution(x)))
+from .vgg import Normalized
 
 
 class RevBiFPN(chainer.Chain):  # type: ignore[misc]
@@ -77,8 +48,12 @@ class RevBiFPN(chainer.Chain):  # type: ignore[misc]
         self.reversible = reversible
 
         def between(source: int, target: int) -> chainer.Chain:
-            kind = Down if source < target else Up
-            return kind(channels[source], channels[target], 2 ** abs(target - source))
+            before, after, times = channels[source], channels[target], 2 ** abs(target - source)
+            if source < target:  # to a coarser resolution: a convolution at every so many pixels
+                down = L.Convolution2D(before, after, times + 1, times, times // 2, nobias=True)
+                return Normalized(down, after)
+            up = Normalized(L.Convolution2D(before, after, 1, nobias=True), after)
+            return chainer.Sequential(up, lambda x: F.unpooling_2d(x, times, cover_all=False))
 
         with self.init_scope():
             widths = (3, *channels)

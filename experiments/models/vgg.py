@@ -24,15 +24,8 @@ class VGG(chainer.Chain):  # type: ignore[misc]
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         with self.init_scope():
-            self.blocks = chainer.ChainList(
-                *(
-                    chainer.ChainList(
-                        *(_Layer(L.Convolution2D(None, n, 3, pad=1, nobias=True), n) for n in block)
-                    )
-                    for block in BLOCKS
-                )
-            )
-            self.hidden = _Layer(L.Linear(None, 512, nobias=True), 512)
+            self.blocks = chainer.ChainList(*(chainer.ChainList(*map(_layer, block)) for block in BLOCKS))
+            self.hidden = Normalized(L.Linear(None, 512, nobias=True), 512)
             self.last = L.Linear(512, classes, nobias=True)
 
     def forward(self, x: Any, t: Any) -> Any:
@@ -47,11 +40,18 @@ class VGG(chainer.Chain):  # type: ignore[misc]
         return F.softmax_cross_entropy(self.last(F.dropout(x, 0.5)), t)
 
 
-class _Layer(chainer.Chain):  # type: ignore[misc]
-    def __init__(self, link: Any, width: int) -> None:
+class Normalized(chainer.Chain):  # type: ignore[misc]
+    """A link, whose outputs are normalized over the batch, and rectified."""
+
+    def __init__(self, link: Any, width: int, **options: Any) -> None:
         super().__init__()
         with self.init_scope():
-            self.link, self.norm = link, L.BatchNormalization(width)
+            self.link, self.norm = link, L.BatchNormalization(width, **options)
 
     def forward(self, x: Any) -> Any:
+        """Return an array of the shape of the link's."""
         return F.relu(self.norm(self.link(x)))
+
+
+def _layer(channels: int) -> Normalized:
+    return Normalized(L.Convolution2D(None, channels, 3, pad=1, nobias=True), channels)

@@ -11,7 +11,7 @@ Of the first two, Sekiyama et al. 2018 (arXiv 1804.10001) report the optima that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stowplan.packing import Problem
 
@@ -30,12 +30,17 @@ class Tensor:
     block: int
 
 
-@dataclass
-class Log:
-    """Allocations and frees on a logical clock."""
+Function = Callable[[Tensor], Tensor]
 
-    rows: list[list[int]] = field(default_factory=list)  # size, start, end
-    clock: int = 0
+
+class Net:
+    """Chainer's functions, as requests on a logical clock. Each reads its argument and leaves it alive."""
+
+    def __init__(self, side: int) -> None:
+        self.rows: list[list[int]] = []  # size, start, end
+        self.clock = 0
+        self.image = self.allocate(3, side, side)
+        self.label = self.allocate(1, item=4)
 
     def allocate(self, *shape: int, item: int = FLOAT) -> Tensor:
         """Allocate an array."""
@@ -57,37 +62,25 @@ class Log:
         size, start, end = zip(*self.rows, strict=True)
         return Problem(size, start, [self.clock if tick < 0 else tick for tick in end])
 
-
-Function = Callable[[Tensor], Tensor]
-
-
-class Net:
-    """Chainer's functions, as requests. Each reads its argument and leaves it alive."""
-
-    def __init__(self, side: int) -> None:
-        self.log = Log()
-        self.image = self.log.allocate(3, side, side)
-        self.label = self.log.allocate(1, item=4)
-
     def convolution(self, channels: int, kernel: int, stride: int = 1, pad: int = 0) -> Function:
         """Allocate the result, then a workspace for as long as the convolution runs."""
 
         def apply(x: Tensor) -> Tensor:
             side = (x.shape[1] + 2 * pad - kernel) // stride + 1
-            y = self.log.allocate(channels, side, side)
-            self.log.free(self.log.allocate(WORKSPACE, item=1))
+            y = self.allocate(channels, side, side)
+            self.free(self.allocate(WORKSPACE, item=1))
             return y
 
         return apply
 
     def elementwise(self, x: Tensor) -> Tensor:
         """ReLU, softmax and the like: a result of the same shape."""
-        return self.log.allocate(*x.shape)
+        return self.allocate(*x.shape)
 
     def normalization(self, x: Tensor) -> Tensor:
         """Local response normalization: two intermediate arrays of the same shape, freed with the function."""
-        unit_scale, scale, y = (self.log.allocate(*x.shape) for _ in range(3))
-        self.log.free(unit_scale, scale)
+        unit_scale, scale, y = (self.allocate(*x.shape) for _ in range(3))
+        self.free(unit_scale, scale)
         return y
 
     def pooling(self, kernel: int, stride: int, pad: int = 0, cover_all: bool = True) -> Function:
@@ -96,13 +89,13 @@ class Net:
         def apply(x: Tensor) -> Tensor:
             channels, side, _ = x.shape
             reach = side + 2 * pad - kernel + (stride - 1 if cover_all else 0)
-            return self.log.allocate(channels, reach // stride + 1, reach // stride + 1)
+            return self.allocate(channels, reach // stride + 1, reach // stride + 1)
 
         return apply
 
     def linear(self, width: int) -> Function:
         """Matrix product."""
-        return lambda x: self.log.allocate(width)
+        return lambda x: self.allocate(width)
 
     def chain(self, x: Tensor, *functions: Function) -> Tensor:
         """Apply one function after another, freeing what lies between; the argument stays."""
@@ -110,7 +103,7 @@ class Net:
         for function in functions:
             y = function(h)
             if h is not x:
-                self.log.free(h)
+                self.free(h)
             h = y
         return h
 
@@ -118,7 +111,7 @@ class Net:
         """``h = f(h)``: apply the functions and free the argument, unless it is the image."""
         y = self.chain(h, *functions)
         if h is not self.image:
-            self.log.free(h)
+            self.free(h)
         return y
 
 
@@ -134,7 +127,7 @@ def alexnet() -> Problem:
     # Dropout does nothing at inference.
     for width in (4096, 4096, 1000):
         h = net.step(h, net.linear(width), net.elementwise)
-    return net.log.problem()
+    return net.problem()
 
 
 # Output channels of the inception modules: 1x1; 3x3 reduced and 3x3; 5x5 reduced and 5x5; pooled.
@@ -167,10 +160,10 @@ def googlenet() -> Problem:
                 net.chain(x, net.pooling(3, 1, pad=1), conv(pooled, 1)),
             ]
             side = x.shape[1]
-            joined = net.log.allocate(sum(b.shape[0] for b in branches), side, side)
-            net.log.free(*branches)
+            joined = net.allocate(sum(b.shape[0] for b in branches), side, side)
+            net.free(*branches)
             y = relu(joined)
-            net.log.free(joined)
+            net.free(joined)
             return y
 
         return module
@@ -184,7 +177,7 @@ def googlenet() -> Problem:
             h = net.step(h, pool)
     h = net.step(h, net.pooling(7, 1, cover_all=False))
     net.step(h, net.linear(1000), net.elementwise)
-    return net.log.problem()
+    return net.problem()
 
 
 def resnet50() -> Problem:
@@ -205,7 +198,7 @@ def resnet50() -> Problem:
                 branches.append(net.chain(x, conv(4 * channels, 1, stride), norm))
             total = net.elementwise(branches[0])
             y = relu(total)
-            net.log.free(total, *branches)
+            net.free(total, *branches)
             return y
 
         return block
@@ -216,7 +209,7 @@ def resnet50() -> Problem:
             h = net.step(h, bottleneck(64 << stage, 2 if stage and k == 0 else 1, k == 0))
     h = net.step(h, net.pooling(7, 1, cover_all=False))
     net.step(h, net.linear(1000), net.elementwise)
-    return net.log.problem()
+    return net.problem()
 
 
 NETWORKS = {"alexnet": alexnet, "googlenet": googlenet}

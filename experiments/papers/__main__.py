@@ -22,14 +22,12 @@ from importlib import import_module
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
-from stowplan.common.files import atomic_write
 from stowplan.errors import MissingDependencyError
 
 from ..measures import output
-from ..measures.runner import CannotRunError
+from ..measures.apart import CannotRunError
+from ..measures.kept import write_text
 
 NAMES = ("sekiyama", "olla", "pisarchyk_lee", "nntrainer", "revbifpn", "somas", "korthikanti", "fusion_aware")
 
@@ -48,25 +46,17 @@ def document(name: str, quick: bool) -> str:
 @click.option(
     "--quick", is_flag=True, help="Leave out what takes long: minutes instead of a quarter of an hour."
 )
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("build/experiments"),
-    show_default=True,
-    help="Folder for the tables.",
-)
+@output.out
 def main(names: tuple[str, ...], quick: bool, out: Path) -> None:
     """Print the tables of papers, ours beside theirs."""
-    out.mkdir(parents=True, exist_ok=True)
     for name in NAMES if "all" in names else dict.fromkeys(names):
         try:
             text = document(name, quick)
         except (ModuleNotFoundError, MissingDependencyError, CannotRunError) as error:
             click.echo(f"{name} is left out: {error}", err=True)
             continue
-        with atomic_write(out / f"papers_{name}.md") as file:
-            file.write(text.encode())
-        Console().print(Markdown(text))
+        write_text(text, out / f"papers_{name}.md")
+        output.show(out / f"papers_{name}")
 
 
 if __name__ == "__main__":

@@ -172,12 +172,8 @@ def _transformers() -> dict[str, Model]:
     return {name: _shallow(MODELS[name]) for name in TRANSFORMERS}
 
 
-COLUMNS = (
-    "model",
-    *(f"{way}, MiB" for way in WAYS),
-    "all kept / stowplan",
-    *(f"time, {way}" for way in list(WAYS)[1:]),
-)
+_TIMES = [f"time, {way}" for way in list(WAYS)[1:]]
+COLUMNS = ("model", *(f"{way}, MiB" for way in WAYS), "all kept / stowplan", *_TIMES)
 NOTE = (
     "Bytes that forward keeps for backward, beside parameters, buffers and the batch, with inductor's kernels. "
     "*PyTorch's split* is the paper's minimum cut; *stowplan* has no budget, and takes it; *the least*: within "

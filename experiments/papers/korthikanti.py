@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from stowplan.compat import enable_chainer
 
@@ -16,32 +15,22 @@ enable_chainer()
 from ..models.split_block import Parallel, activation_bytes  # noqa: E402 (Chainer is mended first)
 from ..parallel.recomputation import overheads  # noqa: E402
 
-
-class Shape(NamedTuple):
-    """The shape of a network of blocks."""
-
-    words: int
-    batch: int
-    width: int
-    heads: int
-    layers: int
-
-
 WAYS: tuple[Parallel, ...] = ("data", "tensor", "sequence", "selective")
 SECONDS = 300
 """After which ranks are taken to hang."""
-SHAPE = Shape(words=64, batch=4, width=128, heads=4, layers=8)
+SHAPE = 64, 4, 128, 4
+"""Words, batch, width and heads."""
 WIDTHS = ((128, 4), (256, 4), (512, 8))
 """And heads, of what recomputation costs: products of matrices grow faster with the width than what attention keeps."""
 GPT3 = (2048, 1, 12_288, 96)
 """Words, batch, width and heads of GPT-3, a layer of which the paper splits over 8 ranks."""
 
 
-def kept(way: Parallel, ranks: int, shape: Shape) -> list[str]:
+def kept(way: Parallel, ranks: int, layers: int) -> list[str]:
     """Train a step on ranks of MPI; return the row of the one that keeps the most."""
-    found = run_ranks(ranks, "experiments.parallel.rank", [way, *map(str, shape)], SECONDS)
+    found = run_ranks(ranks, "experiments.parallel.rank", [way, *map(str, (*SHAPE, layers))], SECONDS)
     most = max(int(rank["kept"]) for rank in found)
-    form = shape.layers * activation_bytes(*shape[:4], ranks, way)
+    form = layers * activation_bytes(*SHAPE, ranks, way)
     error = max((rank["error"] for rank in found if rank["error"] is not None), default=None)
     off = "" if error is None else f"{error:.1e}"
     return [way, str(ranks), f"{most:,}", f"{round(form):,}", f"{most / form:.4f}", off]
@@ -49,11 +38,10 @@ def kept(way: Parallel, ranks: int, shape: Shape) -> list[str]:
 
 def tables(quick: bool) -> Iterator[Table]:
     """Return what ranks keep, beside the closed forms, if there is MPI; and what recomputation costs."""
-    small = SHAPE._replace(layers=2)
     rows, note = [], KEPT
     try:
         for ranks in (2,) if quick else (2, 4):
-            rows += [kept(way, ranks, small if quick else SHAPE) for way in WAYS]
+            rows += [kept(way, ranks, 2 if quick else 8) for way in WAYS]
     except (ModuleNotFoundError, CannotRunError) as error:
         note = f"Not measured: {error}"
     columns = ("by", "ranks", "kept", "closed form", "kept / form", "gradients off by")
@@ -65,8 +53,7 @@ def tables(quick: bool) -> Iterator[Table]:
     )
     rows = []
     for width, heads in WIDTHS[:1] if quick else WIDTHS:
-        shape = small._replace(width=width, heads=heads)
-        runs = [overheads(*shape) for _ in range(1 if quick else 5)]
+        runs = [overheads(*SHAPE[:2], width, heads, layers=2) for _ in range(1 if quick else 5)]
         found = sorted(runs, key=lambda run: float(run[-1]["extra"]))[len(runs) // 2]  # by full's, the median
         for row in found:
             cells = f"{row['extra']:.1%}", f"{row['extra'] / found[-1]['extra']:.0%}"

@@ -47,27 +47,26 @@ def classify(tensors: Tensors, channels: int, x: int) -> Problem:
     return tensors.problem()
 
 
+MOBILENET_V1 = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *((1, 512),) * 5)
+"""Stride and channels of its first blocks."""
+
+
+def mobilenet_v1_features(side: int, width: int, share: float, *more: tuple[int, int]) -> tuple[Tensors, int]:
+    """MobileNet v1 of a share of its channels, depthwise and pointwise convolutions in turn: tensors, and the last."""
+    tensors, channels = Tensors(), int(32 * share)
+    x = tensors.make(channels, side, width=width)
+    for stride, full in (*MOBILENET_V1, *more):
+        side, width = -(-side // stride), -(-width // stride)
+        x = tensors.make(channels, side, x, width=width)
+        channels = int(full * share)
+        x = tensors.make(channels, side, x, width=width)
+    return tensors, x
+
+
 def mobilenet_v1() -> Problem:
-    """MobileNet v1 at 224 pixels: depthwise and pointwise convolutions in turn."""
-    tensors, side, channels = Tensors(), 112, 32
-    x = tensors.make(channels, side)
-    layers = [
-        (1, 64),
-        (2, 128),
-        (1, 128),
-        (2, 256),
-        (1, 256),
-        (2, 512),
-        *[(1, 512)] * 5,
-        (2, 1024),
-        (1, 1024),
-    ]
-    for stride, made in layers:
-        side //= stride
-        x = tensors.make(channels, side, x)
-        x = tensors.make(made, side, x)
-        channels = made
-    return classify(tensors, channels, x)
+    """MobileNet v1 at 224 pixels."""
+    tensors, x = mobilenet_v1_features(112, 112, 1, (2, 1024), (1, 1024))
+    return classify(tensors, 1024, x)
 
 
 def mobilenet_v2_features(width: float, side: int, most_halvings: int) -> tuple[Tensors, int, int, int]:
@@ -76,16 +75,9 @@ def mobilenet_v2_features(width: float, side: int, most_halvings: int) -> tuple[
     side, halvings = -(-side // 2), 1
     channels = int(32 * width)
     x = tensors.make(channels, side)
-    for expansion, full, repeats, stride in (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    ):
-        made = int(full * width)
+    rows = (16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)
+    for full, repeats, stride in rows:
+        made, expansion = int(full * width), 1 if full == 16 else 6
         for repeat in range(repeats):
             shortcut, inner = x, channels * expansion
             if expansion > 1:
@@ -166,23 +158,11 @@ def posenet() -> Problem:
 
     The last blocks have 384 channels, and the two displacement heads, which are joined, are intermediate.
     """
-    tensors, side, width, channels = Tensors(), 177, 129, 24
-    x = tensors.make(channels, side, width=width)
-    layers = [(1, 48), (2, 96), (1, 96), (2, 192), (1, 192), (2, 384), *[(1, 384)] * 7]
-    for stride, made in layers:
-        side, width = -(-side // stride), -(-width // stride)
-        x = tensors.make(channels, side, x, width=width)
-        x = tensors.make(made, side, x, width=width)
-        channels = made
+    tensors, x = mobilenet_v1_features(177, 129, 0.75, (1, 512), (1, 512))
     for _ in range(2):
-        tensors.make(32, side, x, width=width)
+        tensors.make(32, 23, x, width=17)
     return tensors.problem()
 
 
-NETWORKS = {
-    "mobilenet_v1": mobilenet_v1,
-    "mobilenet_v2": mobilenet_v2,
-    "deeplab_v3": deeplab_v3,
-    "inception_v3": inception_v3,
-    "posenet": posenet,
-}
+_ALL = mobilenet_v1, mobilenet_v2, deeplab_v3, inception_v3, posenet
+NETWORKS = {network.__name__: network for network in _ALL}

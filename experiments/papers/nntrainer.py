@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,10 @@ from stowplan.papers.nntrainer.shapes import conv2d, linear, lstm
 from stowplan.papers.nntrainer.swapping import latency, swapped
 from stowplan.papers.olla.joint import blocks_of
 
-from .sequence_networks import tacotron2_decoder, transformer
+from .sequence_networks import BOTH, FLOAT, FORWARD, POINTWISE, loss, tacotron2_decoder, transformer
 from .table import Table, beside
 from .vgg_training import MLP, can_hold, measure
 
-FLOAT = 4
-BOTH = Lifespan.FORWARD | Lifespan.DERIVATIVE
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 """Channels of the convolutions; 0: a pool that halves the sides."""
 BATCH = 64
@@ -135,19 +133,12 @@ PLANNED = (
 
 OPERATIONS, DISK = 50e9, 1e9
 """A second, and bytes a second: times over that without swap depend on their ratio alone."""
-OWN = 11
+PROCESS = 11.0
 """MiB that the paper's process takes beside the network's tensors."""
-PUBLISHED = {"VGG16, 32 x 32": ((181.0 - OWN, 71.0 - OWN, 51.0 - OWN), (1.20, 1.35))}
+PUBLISHED = {"VGG16, 32 x 32": ((181 - PROCESS, 71 - PROCESS, 51 - PROCESS), (1.20, 1.35))}
 SWAPPED_COLUMNS = (
-    "layers",
-    "no swap, MiB",
-    "ahead",
-    "on demand",
-    "ahead, of no swap",
-    "on demand, of no swap",
-    "time ahead",
-    "time on demand",
-    "look-ahead",
+    *("layers", "no swap, MiB", "ahead", "on demand", "ahead, of no swap", "on demand, of no swap"),
+    *("time ahead", "time on demand", "look-ahead"),
 )
 SWAPPED = (
     "*Ahead*: a transfer has the time of so many execution orders (*look-ahead*) before each use and after it; with "
@@ -162,21 +153,11 @@ SWAPPED = (
 
 OWN = 200 << 20
 """Bytes for a process beside what a step has alive: the interpreter, its libraries, and what the heap keeps."""
-TRAINED = {
-    "plain": "Chainer on NumPy",
-    "recomputed": "recomputed",
-    "swapped": "parameters and state swapped",
-}
+TRAINED = {"plain": "Chainer on NumPy", "recomputed": "recomputed", "swapped": "parameters and state swapped"}
 TRAINING = (
-    "training: budget",
-    "budget / Chainer's live peak",
-    "live peak, MiB",
-    "resident set, MiB",
-    "held to, MiB",
-    "wall time",
-    "CPU time",
-    "CPU of a later step",
-    "equal bits",
+    *("training: budget", "budget / Chainer's live peak"),
+    *("live peak, MiB", "resident set, MiB", "held to, MiB"),
+    *("wall time", "CPU time", "CPU of a later step", "equal bits"),
 )
 TRAINING_NOTE = (
     "SGD with momentum, on one thread, in a process of its own for each. *Budget*: for all that a step has alive, as "
@@ -192,12 +173,8 @@ TRAINING_NOTE = (
 
 
 PERCEPTRON = (
-    "training",
-    "live peak, MiB",
-    "resident, MiB",
-    "after the last step, MiB",
-    "CPU time",
-    "equal bits",
+    *("training", "live peak, MiB", "resident, MiB", "after the last step, MiB"),
+    *("CPU time", "equal bits"),
 )
 PERCEPTRON_NOTE = (
     "*Resident*: the most that the process has beside what it had before the network was made, its first steps "
@@ -207,10 +184,10 @@ PERCEPTRON_NOTE = (
 
 
 class _Net:
-    """Layers of images, listed one after the other; each ReLU in place."""
+    """Layers of images of 32 x 32, listed one after the other; each ReLU in place."""
 
-    def __init__(self, side: int) -> None:
-        self.shape: tuple[int, ...] = (BATCH, 3, side, side)
+    def __init__(self) -> None:
+        self.shape: tuple[int, ...] = (BATCH, 3, 32, 32)
         self.layers = [Layer("image", FLOAT * int(np.prod(self.shape)), inputs=())]
 
     @property
@@ -227,7 +204,7 @@ class _Net:
 
     def relu(self) -> None:
         """Add a ReLU."""
-        self._add("relu", needs_output=BOTH, merge=Merge.IN_PLACE)
+        self._add("relu", **POINTWISE)
 
     def norm(self) -> None:
         """Add batch normalization, which reads its input backward."""
@@ -265,29 +242,29 @@ class _Net:
             flat, self.shape = width, (BATCH, width, 1, 1)
             if k < len(widths) - 1:
                 self.relu()
-        return [*self.layers, _loss(flat)]
+        return [*self.layers, loss("loss", FLOAT * BATCH * flat)]
 
     def _add(self, kind: str, **options: Any) -> None:
-        options = {"needs_input": Lifespan.FORWARD, **options}
+        options = {"needs_input": FORWARD, **options}
         size = FLOAT * int(np.prod(self.shape))
         self.layers.append(Layer(f"{kind} {len(self.layers)}", size, **options))
 
 
-def vgg16(side: int = 32, widths: Sequence[int] = (256, 256, 100)) -> list[Layer]:
+def vgg16() -> list[Layer]:
     """List VGG16's layers, for the paper's images of 32 x 32 and its 100 classes."""
-    net = _Net(side)
+    net = _Net()
     for channels in VGG16:
         if channels:
             net.conv(channels, 3, padding=1)
             net.relu()
         else:
             net.pool(2, 2)
-    return net.classify(*widths)
+    return net.classify(256, 256, 100)
 
 
 def alexnet() -> list[Layer]:
     """List AlexNet's layers for images of 32 x 32: the paper's largest weight is of 4096 x 4096."""
-    net = _Net(32)
+    net = _Net()
     for channels in (64, 192, 384, 256, 256):
         net.conv(channels, 3, stride=2 if channels == 64 else 1, padding=1)
         net.relu()
@@ -299,7 +276,7 @@ def alexnet() -> list[Layer]:
 
 def resnet18() -> list[Layer]:
     """List ResNet-18's layers, for images of 32 x 32 and 100 classes."""
-    net = _Net(32)
+    net = _Net()
     net.conv(64, 3, padding=1)
     net.norm()
     net.relu()
@@ -310,31 +287,16 @@ def resnet18() -> list[Layer]:
     return net.classify(100)
 
 
-def _input(size: int) -> Layer:
-    return Layer("input", FLOAT * BATCH * size, inputs=())
+def _alone(layer: Layer, made: int) -> list[Layer]:
+    """List a layer that reads images, and a loss of what it makes of each."""
+    return [Layer("input", FLOAT * BATCH * IMAGE, inputs=()), layer, loss("loss", FLOAT * BATCH * made)]
 
 
-def _loss(size: int) -> Layer:
-    return Layer("loss", FLOAT * BATCH * size, needs_input=BOTH)
-
-
+_CONVOLUTION = conv2d("convolution", (BATCH, 3, 224, 224), 3, 3, stride=2, padding=1)
 COMPONENTS: dict[str, tuple[list[Layer], int | None]] = {
-    "linear, 150,528 to 300": (
-        [_input(IMAGE), linear("linear", (BATCH, IMAGE), 300), _loss(300)],
-        390_590,
-    ),
-    "convolution, 3 of 3 x 3, stride 2": (
-        [
-            _input(IMAGE),
-            conv2d("convolution", (BATCH, 3, 224, 224), 3, 3, stride=2, padding=1),
-            _loss(3 * 112 * 112),
-        ],
-        65_856,
-    ),
-    "LSTM, 150,528 to 10": (
-        [_input(IMAGE), lstm("lstm", BATCH, 1, IMAGE, 10), _loss(10)],
-        84_731,
-    ),
+    "linear, 150,528 to 300": (_alone(linear("linear", (BATCH, IMAGE), 300), 300), 390_590),
+    "convolution, 3 of 3 x 3, stride 2": (_alone(_CONVOLUTION, 3 * 112 * 112), 65_856),
+    "LSTM, 150,528 to 10": (_alone(lstm("lstm", BATCH, 1, IMAGE, 10), 10), 84_731),
     "VGG16": (vgg16(), None),
 }
 NETWORKS: dict[str, tuple[list[Layer], int]] = {

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,14 @@ from stowplan.packing import lower_bound
 from stowplan.papers.olla.joint import blocks_of, order_and_place
 from stowplan.scheduling import StepGraph, read_graph
 
-from .table import Table
+from ..measures import output
+from .table import Table, timed
 
-GRAPHS = Path(__file__).resolve().parents[2] / "tests" / "data" / "graphs"
-PUBLISHED = {1: ("22.5 %", "7.9 %", "30.4 %"), 32: ("10.1 %", "26.1 %", "36.1 %")}
-"""By batch: the mean saving by order, the mean fragmentation of PyTorch's allocator, and the mean saving in all."""
+GRAPHS = output.ROOT / "tests" / "data" / "graphs"
+KEYS = ("order", "theirs", "ours", "total")
+"""The shares of `measure`, as `HEADINGS` have them."""
+PUBLISHED = {1: (" (22.5 %)", " (7.9 %)", "", " (30.4 %)"), 32: (" (10.1 %)", " (26.1 %)", "", " (36.1 %)")}
+"""By batch: OLLA's means of these."""
 
 
 def tables(quick: bool) -> Iterator[Table]:
@@ -30,7 +31,7 @@ def tables(quick: bool) -> Iterator[Table]:
         [
             found["name"],
             f"{found['operators']:,}",
-            *(f"{found[key]:.1%}" for key in ("order", "theirs", "ours", "total")),
+            *(f"{found[key]:.1%}" for key in KEYS),
             "yes" if found["optimal"] else "no",
             f"{found['seconds']:.2f}",
         ]
@@ -42,20 +43,9 @@ def tables(quick: bool) -> Iterator[Table]:
     for batch, printed in PUBLISHED.items():
         mine = [found for found in measured if found["name"].endswith(f"_b{batch}") and found["name"] != ROAM]
         if mine:
-            order, theirs, ours, total = (
-                f"{statistics.fmean(found[key] for found in mine):.1%}"
-                for key in ("order", "theirs", "ours", "total")
-            )
-            rows.append(
-                [
-                    str(batch),
-                    str(len(mine)),
-                    f"{order} ({printed[0]})",
-                    f"{theirs} ({printed[1]})",
-                    ours,
-                    f"{total} ({printed[2]})",
-                ]
-            )
+            means = [statistics.fmean(found[key] for found in mine) for key in KEYS]
+            cells = [f"{mean:.1%}{theirs}" for mean, theirs in zip(means, printed, strict=True)]
+            rows.append([str(batch), str(len(mine)), *cells])
     yield Table(
         "Means by batch, OLLA's of its own networks in brackets", ("batch", "networks", *HEADINGS), rows
     )
@@ -88,9 +78,7 @@ def _steps(quick: bool) -> Iterator[tuple[str, StepGraph]]:
 
 def measure(name: str, graph: StepGraph) -> dict[str, Any]:
     """Order and place one step."""
-    began = time.process_time()
-    found = order_and_place(graph, alignment=64)
-    seconds = time.process_time() - began
+    found, seconds = timed(order_and_place, graph, alignment=64)
     recorded = blocks_of(graph, np.arange(len(graph))).problem
     reserved = replay(requests(recorded), POOL_MODELS["pytorch"]()).reserved_peak
     live, resident = lower_bound(recorded), graph.resident_bytes

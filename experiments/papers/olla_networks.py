@@ -19,30 +19,22 @@ from stowplan.scheduling import StepGraph
 from stowplan.torch import graph, trace_training
 
 MNASNET = (
-    (3, 3, 24, 2, 3),
-    (3, 5, 40, 2, 3),
-    (6, 5, 80, 2, 3),
-    (6, 3, 96, 1, 2),
-    (6, 5, 192, 2, 4),
-    (6, 3, 320, 1, 1),
+    *((3, 3, 24, 2, 3), (3, 5, 40, 2, 3), (6, 5, 80, 2, 3)),
+    *((6, 3, 96, 1, 2), (6, 5, 192, 2, 4), (6, 3, 320, 1, 1)),
 )
 """Expansion, kernel, channels, stride of the first and number of the inverted residuals."""
 TOKENS = 64
 
 
+def _normed(width: int, made: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(width, made, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return [convolution, nn.BatchNorm2d(made)]
+
+
 def _separable(width: int, inner: int, made: int, kernel: int, stride: int) -> nn.Sequential:
-    layers = (
-        [nn.Conv2d(width, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU()] if inner > width else []
-    )
-    deep = nn.Conv2d(inner, inner, kernel, stride, kernel // 2, groups=inner, bias=False)
-    return nn.Sequential(
-        *layers,
-        deep,
-        nn.BatchNorm2d(inner),
-        nn.ReLU(),
-        nn.Conv2d(inner, made, 1, bias=False),
-        nn.BatchNorm2d(made),
-    )
+    layers = [*_normed(width, inner), nn.ReLU()] if inner > width else []
+    layers += [*_normed(inner, inner, kernel, stride, inner), nn.ReLU(), *_normed(inner, made)]
+    return nn.Sequential(*layers)
 
 
 class _Residual(nn.Module):
@@ -57,16 +49,15 @@ class _Residual(nn.Module):
 
 def mnasnet() -> nn.Module:
     """Return MNASNet 1.0."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
-    layers.append(_separable(32, 32, 16, 3, 1))
+    layers = [*_normed(3, 32, 3, 2), nn.ReLU(), _separable(32, 32, 16, 3, 1)]
     width = 16
     for expansion, kernel, channels, stride, count in MNASNET:
         for k in range(count):
             block = _separable(width, expansion * width, channels, kernel, stride if k == 0 else 1)
             layers.append(block if k == 0 else _Residual(block, nn.Identity()))
             width = channels
-    head = [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU()]
-    return nn.Sequential(*layers, *head, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))
+    layers += [*_normed(320, 1280), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))
 
 
 def resnet3d() -> nn.Module:
@@ -82,13 +73,9 @@ def resnet3d() -> nn.Module:
     for channels in (64, 128, 256, 512):
         for k in range(2):
             stride = 2 if k == 0 and channels > 64 else 1
-            beside = (
-                nn.Sequential(*norm(width, channels, stride=stride, kernel=1, pad=0))
-                if stride > 1
-                else nn.Identity()
-            )
+            shortcut = norm(width, channels, stride=stride, kernel=1, pad=0) if stride > 1 else []
             inner = nn.Sequential(*norm(width, channels, stride=stride), nn.ReLU(), *norm(channels, channels))
-            layers.append(_Residual(inner, beside, activation=True))
+            layers.append(_Residual(inner, nn.Sequential(*shortcut), activation=True))
             width = channels
     return nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(512, 400))
 
@@ -102,12 +89,9 @@ def _texts(batch: int, length: int = TOKENS) -> tuple[Tensor, ...]:
 
 
 def _xlmr() -> nn.Module:
-    how = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return transformers.XLMRobertaModel(
-        transformers.XLMRobertaConfig(
-            vocab_size=250_002, max_position_embeddings=514, type_vocab_size=1, **how
-        )
-    )
+    how = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    sizes = {"vocab_size": 250_002, "max_position_embeddings": 514, "type_vocab_size": 1}
+    return transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**sizes, **how))
 
 
 def _gpt2_xl() -> nn.Module:
@@ -133,9 +117,9 @@ def step(name: str, batch: int) -> StepGraph:
     return traced(make, inputs(batch))
 
 
-def gpt2_xl(batch: int = 1) -> StepGraph:
+def gpt2_xl() -> StepGraph:
     """Return the step graph of GPT2-XL's training step with 1,024 tokens."""
-    return traced(_gpt2_xl, _texts(batch, 1024))
+    return traced(_gpt2_xl, _texts(1, 1024))
 
 
 def traced(make: Callable[[], nn.Module], inputs: tuple[Tensor, ...]) -> StepGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stowplan.packing import Problem, lower_bound, pack
+from stowplan.packing import lower_bound, pack
 from stowplan.papers.pisarchyk_lee import objects
 
 from .mobile_networks import NETWORKS
@@ -37,15 +37,12 @@ def tables(quick: bool) -> Iterator[Table]:
         theirs = [*printed, *[None] * (len(figures) - len(printed))]
         return [title, *(beside(a / 2**20, b) for a, b in zip(figures, theirs, strict=True))]
 
-    def naive(problem: Problem) -> int:
-        return int(problem.size.sum())
-
     rows = [
         row(title, [pack(problem, solver).peak for problem in problems], printed)
         for title, (solver, printed) in OFFSETS.items()
     ]
     rows.append(row("lower bound", [lower_bound(problem) for problem in problems], BOUNDS[0]))
-    rows.append(row("naive", [naive(problem) for problem in problems], NAIVE))
+    rows.append(row("naive", [int(problem.size.sum()) for problem in problems], NAIVE))
     yield Table("Table 2: offsets", columns, rows, NETWORKS_NOTE)
     rows = [
         row(title, [objects.strategies[name](problem).total for problem in problems], printed)

@@ -30,24 +30,12 @@ def tables(quick: bool) -> Iterator[Table]:
         for depth in depths:
             peaks, single = _compared(depth, channels, np.float32)
             _, double = _compared(depth, channels, np.float64)
-            whole, kept, gradients = peaks
-            cells = (
-                f"{kept / 2**20:.2f}",
-                f"{whole / 2**20:.2f}",
-                f"{whole / kept:.1f}x",
-                f"{gradients / 2**20:.2f}",
-            )
+            whole, kept, gradients = (count / 2**20 for count in peaks)
+            cells = f"{kept:.2f}", f"{whole:.2f}", f"{whole / kept:.1f}x", f"{gradients:.2f}"
             rows.append([f"{name}, depth {depth}", *cells, *(f"{off:.0e}" for off in (*single, *double))])
     columns = (
-        "network",
-        "reversible, MiB",
-        "plain, MiB",
-        "ratio",
-        "of it gradients, MiB",
-        "float32: worst tensor",
-        "float32: whole",
-        "float64: worst tensor",
-        "float64: whole",
+        *("network", "reversible, MiB", "plain, MiB", "ratio", "of it gradients, MiB"),
+        *(f"{dtype}: {what}" for dtype in ("float32", "float64") for what in ("worst tensor", "whole")),
     )
     yield Table("Live peak of a step, and gradients off by (paper: 19.8x)", columns, rows, NOTE)
 

@@ -36,15 +36,8 @@ def tables(quick: bool) -> Iterator[Table]:
     columns = ("inference of one image", "optimum, paper", "lower bound", "best fit", "auto")
     yield Table("The heuristic beside CPLEX (section 5.2.3), bytes", columns, rows)
     columns = (
-        "network",
-        "CuPy's pool MiB",
-        "best fit",
-        "auto",
-        "change, best fit",
-        "change, auto",
-        "with parameters, best fit",
-        "with parameters, auto",
-        "the paper, figure 2b",
+        *("network", "CuPy's pool MiB", "best fit", "auto", "change, best fit", "change, auto"),
+        *("with parameters, best fit", "with parameters, auto", "the paper, figure 2b"),
     )
     yield Table("Inference with cuDNN's workspaces of 8 MiB", columns, saved, NOTE)
 

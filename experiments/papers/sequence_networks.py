@@ -14,18 +14,16 @@ from stowplan.papers.nntrainer.layers import Layer, Lifespan, Merge
 from stowplan.papers.nntrainer.shapes import linear, unroll
 
 FLOAT = 4
+FORWARD = Lifespan.FORWARD
 BOTH = Lifespan.FORWARD | Lifespan.DERIVATIVE
-POINTWISE: dict[str, Any] = {
-    "needs_input": Lifespan.FORWARD,
-    "needs_output": BOTH,
-    "merge": Merge.IN_PLACE,
-}
+IN_PLACE: dict[str, Any] = {"needs_input": FORWARD, "merge": Merge.IN_PLACE}
+POINTWISE: dict[str, Any] = {**IN_PLACE, "needs_output": BOTH}
 """What works on single elements, in place, and has its derivative from its output."""
 
 
 def dropout(name: str, size: int) -> Layer:
     """Zero some elements, in place, by a mask that is kept."""
-    return Layer(name, size, temporaries=((size, BOTH),), needs_input=Lifespan.FORWARD, merge=Merge.IN_PLACE)
+    return Layer(name, size, temporaries=((size, BOTH),), **IN_PLACE)
 
 
 def loss(name: str, size: int, *inputs: str) -> Layer:
@@ -44,21 +42,16 @@ class _Transformer:
     def attention(self, name: str, source: str, memory: str) -> None:
         """Add attention from `source` to `memory`, what it is added to, and a normalization."""
         batch, words, width = self.shape
-        scores, operations = FLOAT * batch * self.heads * words * words, 2 * batch * words * words * width
+        scores = FLOAT * batch * self.heads * words * words
+        product: dict[str, Any] = {"needs_input": BOTH, "operations": 2 * batch * words * words * width}
         q, k, v = (f"{name} {part}" for part in ("query", "key", "value"))
         for one, given in ((q, source), (k, memory), (v, memory)):
             self.layers.append(linear(one, self.shape, width, inputs=(given,)))
         self.layers += [
-            Layer(f"{name} scores", scores, inputs=(q, k), needs_input=BOTH, operations=operations),
+            Layer(f"{name} scores", scores, inputs=(q, k), **product),
             Layer(f"{name} softmax", scores, **POINTWISE),
             dropout(f"{name} weights", scores),
-            Layer(
-                f"{name} context",
-                self.size,
-                inputs=(f"{name} weights", v),
-                needs_input=BOTH,
-                operations=operations,
-            ),
+            Layer(f"{name} context", self.size, inputs=(f"{name} weights", v), **product),
             linear(f"{name} out", self.shape, width),
         ]
         self.add(name, source)
@@ -78,33 +71,19 @@ class _Transformer:
         weights = (FLOAT * self.shape[-1],) * 2
         self.layers += [
             dropout(f"{name} dropout", self.size),
-            Layer(
-                f"{name} sum",
-                self.size,
-                inputs=(f"{name} dropout", source),
-                needs_input=Lifespan.FORWARD,
-                merge=Merge.IN_PLACE,
-            ),
+            Layer(f"{name} sum", self.size, inputs=(f"{name} dropout", source), **IN_PLACE),
             Layer(name, self.size, weights=weights, needs_input=Lifespan.ITERATION),
         ]
 
 
-def transformer(
-    batch: int = 64,
-    words: int = 64,
-    *,
-    width: int = 512,
-    heads: int = 8,
-    inner: int = 2048,
-    blocks: int = 6,
-) -> list[Layer]:
+def transformer() -> list[Layer]:
     """List a Transformer's encoder and decoder, from embedded words to what the decoder gives for each."""
-    net = _Transformer(batch, words, width, heads, inner)
+    net = _Transformer(batch=64, words=64, width=512, heads=8, inner=2048)
     last = {}
     for side in ("encoder", "decoder"):
         net.layers.append(Layer(f"{side} words", net.size, inputs=()))
         source = f"{side} words"
-        for k in range(blocks):
+        for k in range(6):
             name = f"{side} {k}"
             net.attention(f"{name} attention", source, source)
             source = f"{name} attention"
@@ -127,9 +106,10 @@ def _cell(name: str, batch: int, units: int, features: int, inputs: Sequence[str
     ]
 
 
-def tacotron2_decoder(batch: int = 64, frames: int = 32, symbols: int = 64) -> list[Layer]:
+def tacotron2_decoder() -> list[Layer]:
     """List Tacotron 2's decoder, unrolled over the frames of a spectrogram, from what the encoder gives."""
-    small, attended = FLOAT * batch * 256, FLOAT * batch * symbols * 128
+    batch, frames, symbols = 64, 32, 64
+    small, attended, seen = FLOAT * batch * 256, FLOAT * batch * symbols * 128, 2 * batch * symbols * 512
     memory = Layer("memory", FLOAT * batch * symbols * 512, inputs=())
     keys = linear("keys", (batch, symbols, 512), 128)
     step = [
@@ -144,20 +124,12 @@ def tacotron2_decoder(batch: int = 64, frames: int = 32, symbols: int = 64) -> l
         linear("location", (batch, symbols, 32), 128),
         linear("query", (batch, 1024), 128, inputs=()),
         Layer(
-            "energies",
-            attended,
-            inputs=("location", "query", "keys"),
-            needs_input=Lifespan.FORWARD,
-            needs_output=BOTH,
+            "energies", attended, inputs=("location", "query", "keys"), needs_input=FORWARD, needs_output=BOTH
         ),
         linear("scores", (batch, symbols, 128), 1),
         Layer("alignment", FLOAT * batch * symbols, **POINTWISE),
         Layer(
-            "context",
-            FLOAT * batch * 512,
-            inputs=("alignment", "memory"),
-            needs_input=BOTH,
-            operations=2 * batch * symbols * 512,
+            "context", FLOAT * batch * 512, inputs=("alignment", "memory"), needs_input=BOTH, operations=seen
         ),
         *_cell("lower", batch, 1024, 256 + 512 + 1024, ("second dropout", "context")),
         *_cell("upper", batch, 1024, 1024 + 1024, ("lower",)),
@@ -166,12 +138,7 @@ def tacotron2_decoder(batch: int = 64, frames: int = 32, symbols: int = 64) -> l
         linear("stop", (batch, 1536), 1, inputs=("upper", "context")),
         loss("stop's loss", FLOAT * batch),
     ]
-    before = {
-        "location filters": "alignment",
-        "query": "upper",
-        "lower gates": "lower",
-        "lower state": "lower state",
-        "upper gates": "upper",
-        "upper state": "upper state",
-    }
+    before = {"location filters": "alignment", "query": "upper"}
+    for cell in ("lower", "upper"):
+        before |= {f"{cell} gates": cell, f"{cell} state": f"{cell} state"}
     return [memory, keys, *unroll(step, frames, before)]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import gzip
 import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
-from stowplan.packing import Placement, Problem, check_fast, lower_bound, pack
+from stowplan.packing import Problem, check_fast, lower_bound, pack
 from stowplan.papers.somas.streams import chains
 from stowplan.scheduling import check_reuse, read_graph, safe_reuse
 
-from .table import Table
+from ..measures import output
+from .table import Table, timed
 
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+DATA = output.ROOT / "tests" / "data"
 NETWORKS = ("alexnet_b1_train", "resnet18_b1_train", "resnet50_b1_train", "transformer_small_b1_train")
 PUBLISHED = ("resnet50", "tiny_bert", "bert_base", "bert_large", "bert_nezha", "pangu_2.6B", "pangu_13B")
 STREAMS = 4
@@ -28,12 +27,8 @@ def tables(quick: bool) -> Iterator[Table]:
     for name in NETWORKS[:1] if quick else NETWORKS:
         graph = read_graph(DATA / "graphs" / f"{name}.json.gz")
         streams = chains(graph, STREAMS)
-        began = time.process_time()
-        reuse = safe_reuse(graph, streams)
-        seconds = time.process_time() - began
-        began = time.process_time()
-        check_reuse(graph, streams, reuse)
-        plain = time.process_time() - began
+        reuse, seconds = timed(safe_reuse, graph, streams)
+        _, plain = timed(check_reuse, graph, streams, reuse)
         counts = (f"{count:,}" for count in (len(graph), len(reuse.problem), len(reuse.problem.apart)))
         decided.append([name, *counts, f"{seconds:.3f}", f"{plain:.3f}", f"{1 - seconds / plain:.0%}"])
         stream_of = np.empty(len(graph), dtype=np.int64)
@@ -117,13 +112,9 @@ def first_fit(problem: Problem) -> np.ndarray:
 
 
 def _placed(name: str, problem: Problem, alone: str) -> list[str]:
-    began = time.process_time()
-    placement: Placement = pack(problem)
-    seconds = time.process_time() - began
-    began = time.process_time()
-    peak = int((first_fit(problem) + problem.size).max())
-    plain = time.process_time() - began
-    bound = placement.lower_bound
+    placement, seconds = timed(pack, problem)
+    offsets, plain = timed(first_fit, problem)
+    peak, bound = int((offsets + problem.size).max()), placement.lower_bound
     ratios = (f"{p / bound:.3f}" for p in (placement.peak, peak))
     return [name, f"{bound / 2**20:,.1f}", *ratios, alone, f"{seconds:.3f}", f"{plain:.3f}"]
 

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +19,9 @@ import numpy as np
 
 from stowplan.errors import BudgetError
 
-from ..programs.measure import ONE_THREAD
+from ..measures.apart import ONE_THREAD, KilledError, ask
+from ..measures.usage import of_this_process
 
-BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-"""Channels of the convolutions between two poolings."""
 WIDTHS = (256, 256, 100)
 MLP = (1024, 12)
 """Width and layers."""
@@ -55,9 +50,9 @@ def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") 
 
     np.random.seed(0)  # noqa: NPY002 (Chainer draws its parameters from it)
     pool = None if way == "plain" else stowplan.NumpyPool()
-    start = _status("VmHWM")
+    start = of_this_process("VmHWM")
     with contextlib.nullcontext() if pool is None else pool:
-        model = _vgg16(part) if network == "vgg16" else _mlp(part)
+        model = _network(network, part)
         optimizer = chainer.optimizers.MomentumSGD(0.01).setup(model)
         step: Any = contextlib.nullcontext if pool is None else pool.step
         if way in ("recomputed", "swapped"):
@@ -78,7 +73,7 @@ def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") 
             except BudgetError as error:
                 return {"least": error.least}
             taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-    resident, last = _status("VmHWM"), _status("VmRSS")  # before all parameters are read
+    resident, last = of_this_process("VmHWM"), of_this_process("VmRSS")  # before all parameters are read
     bits = hashlib.sha256()
     for param in model.params():
         bits.update(np.ascontiguousarray(param.array))
@@ -96,53 +91,34 @@ def train(way: str, budget: int, steps: int, part: int, network: str = "vgg16") 
     }
 
 
-def _mlp(part: int) -> Any:
-    import chainer
-    import chainer.functions as F  # noqa: N812
-    import chainer.links as L  # noqa: N812
-
-    width, layers = MLP[0] // part, MLP[1]
-    linear = [L.Linear(width, width) for _ in range(layers)]
-    return L.Classifier(chainer.Sequential(*(link for layer in linear for link in (layer, F.relu))))
-
-
-def _vgg16(part: int) -> Any:
+def _network(name: str, part: int) -> Any:
     import chainer
     import chainer.functions as F  # noqa: N812 (Chainer's own habit)
     import chainer.links as L  # noqa: N812
 
-    class VGG16(chainer.Chain):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            with self.init_scope():
-                self.blocks = chainer.ChainList()
-                channels = 3
-                for block in BLOCKS:
-                    self.blocks.append(chainer.ChainList())
-                    for width in block:
-                        self.blocks[-1].append(L.Convolution2D(channels, width // part, 3, pad=1))
-                        channels = width // part
-                self.linear = chainer.ChainList()
-                for width in WIDTHS:
-                    self.linear.append(L.Linear(channels, width))
-                    channels = width
+    from ..models.vgg import BLOCKS
 
+    layers: list[Any] = []
+    if name == "mlp":
+        width = MLP[0] // part
+        for _ in range(MLP[1]):
+            layers += [L.Linear(width, width), F.relu]
+        return L.Classifier(chainer.Sequential(*layers))
+
+    class VGG16(chainer.Sequential):  # type: ignore[misc]
         def forward(self, x: Any, t: Any) -> Any:
-            for block in self.blocks:
-                for layer in block:
-                    x = F.relu(layer(x))
-                x = F.max_pooling_2d(x, 2, 2)
-            for layer in self.linear[:-1]:
-                x = F.relu(layer(x))
-            return F.softmax_cross_entropy(self.linear[-1](x), t)
+            return F.softmax_cross_entropy(super().forward(x), t)
 
-    return VGG16()
-
-
-def _status(name: str) -> int:
-    """Return bytes of a line of this process's status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+    channels = 3
+    for block in BLOCKS:
+        for width in block:
+            layers += [L.Convolution2D(channels, width // part, 3, pad=1), F.relu]
+            channels = width // part
+        layers.append(lambda x: F.max_pooling_2d(x, 2, 2))
+    for width in WIDTHS:
+        layers += [L.Linear(channels, width), F.relu]
+        channels = width
+    return VGG16(*layers[:-1])
 
 
 def measure(
@@ -162,20 +138,16 @@ def measure(
     dict
         What the process took; ``least`` if the budget cannot be kept; ``killed`` if it was for its memory.
     """
+    asked = {"way": way, "budget": budget, "steps": steps, "part": part, "network": network}
     with _group(limit) as group:
-        command = [sys.executable, "-m", __name__, way, str(budget), str(steps), str(part), network]
-        if group is not None:
-            command = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), *command]
-        done = subprocess.run(
-            command, env={**os.environ, **ONE_THREAD}, capture_output=True, text=True, check=False
-        )
-    if limit and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return {"killed": True}
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise RuntimeError(f"{network}, {way}: {said[-1] if said else done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+        enter = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)) if group else ()
+        try:
+            found: dict[str, Any] = ask(f"{__name__}:train", asked, ONE_THREAD, through=enter)
+        except KilledError:
+            if not limit:
+                raise
+            return {"killed": True}
+        return found
 
 
 def can_hold() -> bool:
@@ -204,18 +176,12 @@ def _made(limit: int) -> Path | None:
         if not (Path(root) / "cgroup.procs").exists():
             continue
         group = Path(root) / f"stowplan-{os.getpid()}"
-        try:
+        with contextlib.suppress(OSError):
             group.mkdir()
             (group / bound).write_text(str(limit))
-        except OSError:
             with contextlib.suppress(OSError):
-                group.rmdir()
-            continue
+                (group / swap).write_text("0" if bound == "memory.max" else str(limit))
+            return group
         with contextlib.suppress(OSError):
-            (group / swap).write_text("0" if bound == "memory.max" else str(limit))
-        return group
+            group.rmdir()
     return None
-
-
-if __name__ == "__main__":
-    print(json.dumps(train(sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5])))

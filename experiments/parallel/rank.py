@@ -7,8 +7,6 @@ Rank 0 prints a list with the figures of each rank, JSON. Bytes are the recorder
 ``peak``
     The most that forward and backward pass together have alive at once of what they ask for: what is kept, gradients of
     parameters, and what the backward pass has in flight. Parameters, and the input, are older.
-``parameters``
-    Bytes.
 ``error``
     How far the rank's gradients, those of its part of the input among them, are from the unsplit network's, of which
     rank by rank the same parameters are taken: the largest difference of a gradient over its largest element, at most.
@@ -58,12 +56,7 @@ def measure(comm: Any, mode: Parallel, words: int, batch: int, width: int, heads
     else:
         kept, peak = recorded(net, mine, mine_gy, examples.stop - examples.start)
     error = None if mode == "data" else worst(net, (x, gy), (mine, mine_gy), heads, rows)
-    return {
-        "kept": kept,
-        "peak": peak,
-        "parameters": sum(array.nbytes for array in (p.array for p in net.params())),
-        "error": error,
-    }
+    return {"kept": kept, "peak": peak, "error": error}
 
 
 def recorded(net: Blocks, x: Any, gy: Any, batch: int) -> tuple[int, int]:

@@ -57,7 +57,7 @@ def measure(case: Case, far: bool = False) -> Row:
     measured = resident if resident > 1.03 * traced + KEPT else traced
     return {
         "at": " ".join(map(str, at.values())),
-        "doubt": found.doubt.replace(f"{Path(__file__).resolve().parents[2]}/", ""),
+        "doubt": found.doubt.replace(f"{output.ROOT}/", ""),
         "times": found.arguments / max(prediction.model.least_bytes, 1),
         "largest": found.largest_run,
         "beyond": found.beyond,

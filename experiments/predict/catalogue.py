@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Case:
     examples: tuple[tuple[int, ...], ...]
     at: Shapes
     values: str = "normal"
-    trap: bool = field(default=False)
+    trap: bool = False
 
 
 def arrays(case: Case, shapes: list[tuple[int, ...]], seed: int) -> list[Any]:
@@ -107,11 +107,6 @@ def standardize(x: Any) -> Any:
     return (x - x.mean(axis=0)) / x.std(axis=0)
 
 
-def matmul(x: Any, y: Any) -> Any:
-    """Return a product."""
-    return x @ y
-
-
 def smooth(x: Any) -> Any:
     """Return means of 9 neighbours, by a view of windows."""
     return np.lib.stride_tricks.sliding_window_view(x, 9, axis=1).mean(axis=-1)
@@ -171,7 +166,7 @@ LINE, LONG = ((1000,),), {"x": (20_000_000,)}
 LIBRARIES = [
     Case("numpy.standardize", standardize, SQUARE, LARGE),
     Case("numpy.heat (5 steps)", heat, SQUARE, LARGE),
-    Case("numpy.matmul", matmul, ((40, 60), (60, 50)), {"x": (3000, 2000), "y": (2000, 4000)}),
+    Case("numpy.matmul", lambda x, y: x @ y, ((40, 60), (60, 50)), {"x": (3000, 2000), "y": (2000, 4000)}),
     Case("numpy.outer", lambda x, y: np.outer(x, y), ((50,), (60,)), {"x": (8000,), "y": (6000,)}),
     library("numpy.cov", ((60, 300),), {"x": (600, 40_000)}),
     library("numpy.percentile", SQUARE, FAIR, more=(50,), axis=0),
@@ -213,26 +208,11 @@ LIBRARIES = [
 ]
 
 
-def positive(x: Any) -> Any:
-    """Return as much as the data says."""
-    return x[x > 0] * 2
-
-
 def in_place(x: Any) -> Any:
     """Ask for nothing."""
     x *= 2
     np.sqrt(np.abs(x, out=x), out=x)
     return x
-
-
-def views(x: Any) -> Any:
-    """Return a view."""
-    return x.reshape(-1)[::2].T
-
-
-def generator(x: Any) -> Any:
-    """Do the work later."""
-    return (row * 2 for row in x)
 
 
 def threads(x: Any) -> Any:
@@ -284,10 +264,10 @@ def shorter_side(x: Any) -> Any:
 
 
 TRAPS = [
-    Case("trap: data-dependent size", positive, LINE, LONG, trap=True),
+    Case("trap: data-dependent size", lambda x: x[x > 0] * 2, LINE, LONG, trap=True),
     Case("trap: in place", in_place, SQUARE, LARGE, trap=True),
-    Case("trap: views", views, SQUARE, LARGE, trap=True),
-    Case("trap: generator", generator, SQUARE, LARGE, trap=True),
+    Case("trap: views", lambda x: x.reshape(-1)[::2].T, SQUARE, LARGE, trap=True),
+    Case("trap: generator", lambda x: (row * 2 for row in x), SQUARE, LARGE, trap=True),
     Case("trap: threads", threads, LINE, LONG, trap=True),
     Case("trap: recursion", recursion, LINE, {"x": (1_000_000,)}, trap=True),
     Case("trap: cache", cached, LINE, LONG, trap=True),

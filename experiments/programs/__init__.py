@@ -4,6 +4,5 @@
 ``scripts/``    the programs, as a user would write them; each takes its size as an argument and prints a digest
 ``catalogue``   their names, what they need, and their small sizes
 ``measure``     one program under each contestant, in turns
-``table``       what was found as tables and a picture
 ==============  ========================================================================================================
 """

@@ -51,25 +51,22 @@ NOTE = (
     "`stowplan.TorchPool`. *right*: in all ten budgets parameters equal to the bit "
     "after three steps, the peak within the budget, and as predicted to 1 %."
 )
+SHARE = "{:.3f}".format
+
+
+def _point(key: str) -> tuple[output.Column, output.Column]:
+    """Return the columns of a peak, and of the time there."""
+    return output.Column(key, key, SHARE), output.Column("its time", f"{key}_seconds", SHARE)
+
+
 COLUMNS = [
     output.Column("model", "model"),
     output.Column("resident MiB", "resident", output.mib),
     output.Column("plain MiB", "plain", output.mib),
-    *(
-        output.Column(heading, key, "{:.3f}".format)
-        for heading, key in (
-            ("free", "free"),
-            ("half", "half"),
-            ("its time", "half_seconds"),
-            ("least", "least"),
-            ("its time", "least_seconds"),
-            ("torch", "torch"),
-            ("its time", "torch_seconds"),
-            ("beside it: time", "beside_seconds"),
-            ("checkpoint", "checkpoint"),
-            ("its time", "checkpoint_seconds"),
-        )
-    ),
+    output.Column("free", "free", SHARE),
+    *(*_point("half"), *_point("least"), *_point("torch")),
+    output.Column("beside it: time", "beside_seconds", SHARE),
+    *_point("checkpoint"),
     output.Column("planning s", "planning", "{:.1f}".format),
     output.Column("resident set MiB", "most_resident", output.mib),
     output.Column("half's MiB", "half_most_resident", output.mib),
@@ -77,19 +74,19 @@ COLUMNS = [
 ]
 
 
-def measure(model: Model, limit: float | None, kept: Kept) -> None:
+def measure(model: Model, kept: Kept) -> None:
     """Make the rows of one model that are not there yet."""
     original = Original(model)
     plain, batch = original.plain, original.batch
 
     def bounds() -> Row:
-        resident = original.scheduled(None, time_limit=limit)[1].plan(*batch).resident
-        least = original.least(time_limit=limit) - resident
+        resident = original.scheduled(None)[1].plan(*batch).resident
+        least = original.least() - resident
         return {"peak": peak_of(plain, batch), "seconds": 1.0, "resident": resident, "least": least}
 
     def ours(budget: int) -> Row:
         began = time.perf_counter()
-        own, training = original.scheduled(budget + resident, time_limit=limit)
+        own, training = original.scheduled(budget + resident)
         stats = training.plan(*batch)
         planning = time.perf_counter() - began
         trained(training.step, batch)
@@ -172,21 +169,11 @@ def summary(name: str, rows: list[Row]) -> Row:
         next(row for row in rows if row["way"] == way)
         for way in ("checkpoint", "plain process", "half's process")
     )
-    return {
-        "device": "cpu",
-        "model": name,
-        "resident": rows[0]["resident"],
-        "plain": plain,
-        "free": ours[0]["peak"] / plain,
-        "half": half.get("peak", 0) / plain or None,
-        "half_seconds": half.get("seconds"),
-        "least": ours[-1]["peak"] / plain,
-        "least_seconds": ours[-1]["seconds"],
-        "torch": theirs["peak"] / plain,
-        "torch_seconds": theirs["seconds"],
-        "beside_seconds": beside.get("seconds"),
-        "checkpoint": around["peak"] / plain,
-        "checkpoint_seconds": around["seconds"],
+    found: Row = {"device": "cpu", "model": name, "resident": rows[0]["resident"], "plain": plain}
+    points = {"free": ours[0], "half": half, "least": ours[-1], "torch": theirs, "beside": beside}
+    for key, row in {**points, "checkpoint": around}.items():
+        found |= {key: row["peak"] / plain, f"{key}_seconds": row["seconds"]} if row else {}
+    return found | {
         "planning": max(row["planning"] for row in ours),
         "most_resident": whole["resident_set"],
         "half_most_resident": half_whole["resident_set"],
@@ -196,12 +183,9 @@ def summary(name: str, rows: list[Row]) -> Row:
 
 @click.command()
 @of_models
-@click.option(
-    "--time-limit", type=float, help="Seconds for the solver at each budget.  [default: its own choice]"
-)
-def main(chosen: tuple[str, ...], time_limit: float | None, out: Path) -> None:
+def main(chosen: tuple[str, ...], out: Path) -> None:
     """Train models of PyTorch within budgets of bytes."""
-    kept = rows_of(chosen, out / "torch_budget", lambda model, kept: measure(model, time_limit, kept))
+    kept = rows_of(chosen, out / "torch_budget", measure)
     rows = [{"device": "cpu", "model": name} | row for name, found in kept.items() for row in found]
     shown = [row for name, found in kept.items() if (row := summary(name, found))]
     output.write_table(shown, COLUMNS, out / "torch_budget", TITLE, NOTE, ("torch", "transformers"))

@@ -70,11 +70,8 @@ def measure(model: Model, kept: Kept) -> None:
         same = all(
             torch.equal(one, expected.setdefault(key, one.clone())) for key, one in own.state_dict().items()
         )
-        return {
-            "peak": peak_of(step, batch, meters),
-            "identical": same,
-            "seconds": seconds_of(step, plain, batch),
-        }
+        found = {"peak": peak_of(step, batch, meters), "identical": same}
+        return found | {"seconds": seconds_of(step, plain, batch)}
 
     def theirs(setting: float) -> Row:
         meters: list[Meter] = []
@@ -96,19 +93,15 @@ def measure(model: Model, kept: Kept) -> None:
     for share in (*SHARES, LEAST):
         kept.add("stowplan", share, functools.partial(ours, share))
 
-
-def measure_fused(model: Model, kept: Kept) -> None:
-    """Make the rows of what is kept for backward with inductor's kernels and no budget."""
-    original = Original(model)
-
-    def row(backend: Any) -> Row:
+    def fused(backend: Any) -> Row:
+        """Return what is kept for backward with inductor's kernels and no budget."""
         torch._dynamo.reset()
         own = original.copy()
-        loss = torch.compile(model.loss, backend=backend, dynamic=False)(own, *original.batch)
-        return {"peak": None, "kept": saved(loss, [*own.parameters(), *own.buffers(), *original.batch])}
+        loss = torch.compile(model.loss, backend=backend, dynamic=False)(own, *batch)
+        return {"peak": None, "kept": saved(loss, [*own.parameters(), *own.buffers(), *batch])}
 
-    kept.add("torch", INDUCTOR, functools.partial(row, "inductor"))
-    kept.add("stowplan", INDUCTOR, functools.partial(row, compile_backend(compiler="inductor")))
+    kept.add("torch", INDUCTOR, functools.partial(fused, "inductor"))
+    kept.add("stowplan", INDUCTOR, functools.partial(fused, compile_backend(compiler="inductor")))
 
 
 def saved(loss: torch.Tensor, before: list[torch.Tensor]) -> int:
@@ -148,12 +141,7 @@ def wrong(row: Row) -> str | None:
 @of_models
 def main(chosen: tuple[str, ...], out: Path) -> None:
     """Split compiled steps of PyTorch within budgets of bytes."""
-
-    def both(model: Model, kept: Kept) -> None:
-        measure(model, kept)
-        measure_fused(model, kept)
-
-    kept = rows_of(chosen, out / "torch_compiled", both)
+    kept = rows_of(chosen, out / "torch_compiled", measure)
     lines = [line for name, rows in kept.items() for line in shown(name, rows)]
     output.write_table(lines, COLUMNS, out / "torch_compiled", TITLE, NOTE, ("torch", "transformers"))
     output.fail(

@@ -218,9 +218,7 @@ def wrong(row: Row) -> list[str]:
 
 
 @click.command()
-@click.option(
-    "--model", "chosen", multiple=True, type=click.Choice(list(MODELS)), help="Only this one; repeatable."
-)
+@output.chosen("--model", "chosen", MODELS)
 @click.option(
     "--limit", default=600.0, show_default=True, help="Seconds after which no further model begins."
 )

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (PyTorch's own name for it)
@@ -61,86 +60,35 @@ def _entropy(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(model(x), y)
 
 
-def _transformer(name: str, head: str, **configuration: Any) -> nn.Module:
-    """Make a model of transformers from its configuration."""
-    import transformers
+def _transformer(name: str, head: str, **configuration: Any) -> Callable[[], nn.Module]:
+    """Return what makes a model of transformers from its configuration."""
 
-    made: nn.Module = getattr(transformers, name + head)(
-        getattr(transformers, f"{name}Config")(**configuration)
-    )
-    return made
+    def build() -> nn.Module:
+        import transformers
 
+        configured = getattr(transformers, f"{name}Config")(**configuration)
+        made: nn.Module = getattr(transformers, name + head)(configured)
+        return made
 
-def _llama(
-    width: int, layers: int, heads: int, groups: int, words: int, attention: str = "sdpa"
-) -> nn.Module:
-    return _transformer(
-        "Llama",
-        "ForCausalLM",
-        vocab_size=words,
-        hidden_size=width,
-        intermediate_size=width * 8 // 3,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        use_cache=False,
-        attn_implementation=attention,
-    )
+    return build
 
 
-def _gpt2() -> nn.Module:
-    return _transformer(
-        "GPT2",
-        "LMHeadModel",
-        vocab_size=512,
-        n_positions=128,
-        n_embd=192,
-        n_layer=12,
-        n_head=12,
-        use_cache=False,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+def _llama(width: int, heads: int, groups: int, words: int, attention: str) -> Callable[[], nn.Module]:
+    sizes = {"hidden_size": width, "intermediate_size": width * 8 // 3, "num_hidden_layers": 16}
+    shared = {"num_attention_heads": heads, "num_key_value_heads": groups, "attn_implementation": attention}
+    return _transformer("Llama", "ForCausalLM", vocab_size=words, use_cache=False, **sizes, **shared)
 
 
-def _t5() -> nn.Module:
-    return _transformer(
-        "T5",
-        "ForConditionalGeneration",
-        vocab_size=512,
-        d_model=128,
-        d_kv=16,
-        d_ff=512,
-        num_layers=6,
-        num_heads=8,
-        use_cache=False,
-        decoder_start_token_id=0,
-    )
+GPT2 = {"n_positions": 128, "n_embd": 192, "n_layer": 12, "n_head": 12, "bos_token_id": 0, "eos_token_id": 0}
+T5 = {"d_model": 128, "d_kv": 16, "d_ff": 512, "num_layers": 6, "num_heads": 8, "decoder_start_token_id": 0}
+VIT = {"hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
+RESNET50 = {"embedding_size": 16, "hidden_sizes": [64, 128, 256, 512], "depths": [3, 4, 6, 3]}
 
 
-def _vit() -> nn.Module:
-    return _transformer(
-        "ViT",
-        "ForImageClassification",
-        hidden_size=192,
-        intermediate_size=768,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        image_size=64,
-        patch_size=8,
-        num_labels=CLASSES,
-    )
-
-
-def _resnet50() -> nn.Module:
-    return _transformer(
-        "ResNet",
-        "ForImageClassification",
-        embedding_size=16,
-        hidden_sizes=[64, 128, 256, 512],
-        depths=[3, 4, 6, 3],
-        num_labels=CLASSES,
-    )
+def _rectified(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
+    """Return a normalization, a rectifier and a convolution."""
+    convolution = nn.Conv2d(inputs, outputs, kernel, 1, kernel // 2, bias=False)
+    return [nn.BatchNorm2d(inputs), nn.ReLU(inplace=True), convolution]
 
 
 class DenseLayer(nn.Module):
@@ -148,14 +96,7 @@ class DenseLayer(nn.Module):
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.BatchNorm2d(inputs),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(inputs, 4 * growth, 1, bias=False),
-            nn.BatchNorm2d(4 * growth),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(4 * growth, growth, 3, 1, 1, bias=False),
-        )
+        self.layers = nn.Sequential(*_rectified(inputs, 4 * growth, 1), *_rectified(4 * growth, growth, 3))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, inputs, H, W) to (N, inputs + growth, H, W)."""
@@ -164,19 +105,11 @@ class DenseLayer(nn.Module):
 
 def _densenet(growth: int = 8) -> nn.Module:
     width = 2 * growth
-    layers: list[nn.Module] = [
-        nn.Conv2d(3, width, 7, 2, 3, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(inplace=True),
-    ]
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 7, 2, 3, bias=False)]
+    layers += [nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
     for stage, count in enumerate((6, 12, 24, 16)):
         if stage:
-            layers += [
-                nn.BatchNorm2d(width),
-                nn.ReLU(inplace=True),
-                nn.Conv2d(width, width // 2, 1, bias=False),
-            ]
-            layers.append(nn.AvgPool2d(2))
+            layers += [*_rectified(width, width // 2, 1), nn.AvgPool2d(2)]
             width //= 2
         for _ in range(count):
             layers.append(DenseLayer(width, growth))
@@ -204,22 +137,21 @@ class Cells(nn.Module):
         return torch.stack(found, 2)
 
 
+_llama_2 = _llama(256, 8, 2, 512, "eager")
+_t5 = _transformer("T5", "ForConditionalGeneration", vocab_size=512, use_cache=False, **T5)
+_vit = _transformer("ViT", "ForImageClassification", image_size=64, patch_size=8, num_labels=CLASSES, **VIT)
+_resnet50 = _transformer("ResNet", "ForImageClassification", num_labels=CLASSES, **RESNET50)
+_gpt2 = _transformer("GPT2", "LMHeadModel", vocab_size=512, use_cache=False, **GPT2)
+_unet = NETWORKS["unet"]
 MODELS = {
-    "llama": Model(lambda: _llama(192, 16, 6, 6, 256), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
-    "llama_2": Model(
-        lambda: _llama(256, 16, 8, 2, 512, "eager").bfloat16(),
-        _texts(2, 128, 512),
-        _language,
-        "LlamaDecoderLayer",
-    ),
+    "llama": Model(_llama(192, 6, 6, 256, "sdpa"), _texts(2, 64, 256), _language, "LlamaDecoderLayer"),
+    "llama_2": Model(lambda: _llama_2().bfloat16(), _texts(2, 128, 512), _language, "LlamaDecoderLayer"),
     "gpt2": Model(_gpt2, _texts(4, 128, 512), _language, "GPT2Block"),
-    "t5": Model(_t5, _texts(4, 64, 512), lambda m, words: m(input_ids=words, labels=words).loss, "T5Block"),
+    "t5": Model(_t5, _texts(4, 64, 512), _language, "T5Block"),
     "vit": Model(_vit, _images(8, 64), _classified, "ViTLayer"),
     "resnet50": Model(_resnet50, _images(8, 96), _classified, "ResNetBottleNeckLayer"),
     "densenet": Model(_densenet, _images(8, 64), _entropy, "DenseLayer"),
-    "unet": Model(
-        lambda: NETWORKS["unet"].build(8), lambda: NETWORKS["unet"].batch(96), _entropy, "Sequential"
-    ),
+    "unet": Model(lambda: _unet.build(8), lambda: _unet.batch(96), _entropy, "Sequential"),
     "lstm": Model(lambda: Cells(512, 128), lambda: texts(32, 512)(32), _entropy, "LSTMCell"),
 }
 
@@ -236,6 +168,5 @@ def rows_of(
 
 def of_models(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options ``--model`` and ``--out``."""
-    names = click.Choice(list(MODELS))
-    chosen = click.option("--model", "chosen", multiple=True, type=names, help="Only this one; repeatable.")
-    return chosen(output.out(command))
+    made: Callable[..., Any] = output.chosen("--model", "chosen", MODELS)(output.out(command))
+    return made

@@ -87,15 +87,11 @@ def seconds_of(
     step: Step,
     plain: Step,
     batch: tuple[Tensor, ...],
-    turns: int | None = None,
     clock: Callable[[], float] = time.process_time,
 ) -> float:
-    """Return the time of a step over that of the plain one; each the least of several, in turns.
-
-    ``turns``: None: `TURNS`, or those of `PATIENCE` seconds, whichever is more.
-    """
+    """Return the time of a step over that of the plain one; each the least of several, in turns."""
     least, done, until = [float("inf")] * 2, 0, time.perf_counter() + PATIENCE
-    while done < (turns or TURNS) or (turns is None and time.perf_counter() < until):
+    while done < TURNS or time.perf_counter() < until:
         done += 1
         for k, one in enumerate((step, plain)):
             began = clock()
@@ -150,10 +146,10 @@ class Original:
         own = self.copy()
         return own, schedule(own, optimizer_of(own), self.loss, budget=budget, **options)
 
-    def least(self, **options: Any) -> int:
+    def least(self) -> int:
         """Return the bytes of the least schedule that is found, with the resident ones."""
         try:
-            return self.scheduled(0, **options)[1].plan(*self.batch).peak
+            return self.scheduled(0)[1].plan(*self.batch).peak
         except BudgetError as error:
             return error.least
 
