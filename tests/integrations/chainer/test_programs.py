@@ -104,6 +104,9 @@ def check(name: str) -> str:
     held(name, {}, plain)
     least = held(name, {"budget": 1000}, plain)
     if isinstance(least.error, BudgetError):
+        again = held(name, {"budget": 2000}, plain).error
+        assert isinstance(again, BudgetError)
+        assert again.least == least.error.least  # whenever it is searched for
         least = held(name, {"budget": least.error.least}, plain)
         assert not isinstance(least.error, BudgetError)
     return str(least.error)
