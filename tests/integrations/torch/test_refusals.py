@@ -20,7 +20,11 @@ from stowplan.errors import BudgetError, GraphError, ScheduleError
 from stowplan.torch import ScheduledTraining, compile_backend, schedule
 from stowplan.torch.eager import DECOMPOSITIONS
 
-from .steps import asserting, same_as_plain, sgd, stepped
+from .steps import asserting, same_as_plain, stepped
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), 0.1)
 
 
 class Transposed(nn.Module):
