@@ -39,12 +39,6 @@ def in_threads(*works: Callable[[], object]) -> None:
         raise errors[0]
 
 
-def resident() -> int:
-    """Return how many bytes of memory this process has."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-
 @contextmanager
 def traced() -> Iterator[None]:
     """Have memory traced. That of all threads is, so those that search for an earlier test's schedule end first."""

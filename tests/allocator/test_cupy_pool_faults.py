@@ -12,51 +12,7 @@ from stowplan.errors import PoolError
 from stowplan.packing import registry, solvers
 
 from ..running import run
-from .cupy_host import SIZES, HostUpstream, chain, cupy, empty, holds
-
-
-def tolerant(failures: list[Exception]) -> None:
-    """A step that survives upstream's failures, and looks at what it has."""
-    kept: list[tuple[Any, int]] = []
-    for byte, size in enumerate(SIZES):
-        try:
-            kept.append((empty(size, byte), byte))
-        except MemoryError as error:
-            failures.append(error.with_traceback(None))  # its frames hold arrays
-        assert all(holds(a, b) for a, b in kept)
-        del kept[:-2]
-
-
-def requests_of_a_program() -> int:
-    upstream = HostUpstream()
-    pool = CupyPool(upstream, device=0)
-    with cupy.cuda.using_allocator(pool.malloc):
-        run(pool, 6, lambda: tolerant([]))
-    return len(upstream.sizes)
-
-
-@pytest.mark.parametrize("lasting", [False, True])
-def test_upstream_fails_at_every_single_request(lasting: bool) -> None:
-    n = requests_of_a_program()
-    assert n == 3 * len(SIZES) + 1  # warm-up, record, confirm; the arena
-    for failing in range(n):
-        upstream = HostUpstream()
-        pool = CupyPool(upstream, device=0)
-        upstream.errors = []
-        upstream.fails = lambda number, size, at=failing: number >= at if lasting else number == at
-        failures: list[Exception] = []
-        with cupy.cuda.using_allocator(pool.malloc):
-            run(pool, 6, lambda failures=failures: tolerant(failures))
-            assert bool(failures) == (lasting or failing < n - 1)  # no program hears of the arena's
-            assert all(any(error is own for own in upstream.errors) for error in failures)
-            upstream.errors = None
-            upstream.fails = lambda number, size: False
-            run(pool, 8, chain)
-            before = pool.stats
-            run(pool, 1, chain)
-        assert pool.stats.reasons == before.reasons
-        assert pool.stats.live_bytes == 0
-        assert upstream.live_bytes == pool.stats.arena_bytes
+from .cupy_host import HostUpstream, chain, cupy, empty, holds
 
 
 def test_a_retired_arena_goes_before_upstream_fails(upstream: HostUpstream) -> None:

@@ -36,9 +36,11 @@ def nvidia(cupy: Any) -> None:
 
 
 @pytest.fixture
-def chainer(chainer_on_cuda: Any) -> Any:
-    """Chainer on a device."""
-    return chainer_on_cuda
+def chainer(chainer_on_cuda: Any) -> Iterator[Any]:
+    """Chainer on a device, with settings under which it computes the same bits each time."""
+    using = chainer_on_cuda.using_config
+    with using("cudnn_deterministic", True), using("autotune", False), using("use_ideep", "never"):
+        yield chainer_on_cuda
 
 
 @pytest.fixture(params=["CupyPool", "compiled"])

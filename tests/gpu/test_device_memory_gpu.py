@@ -220,16 +220,6 @@ def test_an_array_too_large_for_64_bits_leaves_the_pool_as_it_was(cupy: Any, siz
     assert [int(other.sum()) for other in others] == [36] * 3
 
 
-def test_a_limit_counts_what_blocks_ask_for(cupy: Any) -> None:
-    pool, size = CupyPool(device=0), page() * 3 // 4
-    pool.set_limit(size=3 * size)
-    kept = [pool.malloc(size) for _ in range(3)]
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="allocating 512 bytes"):
-        pool.malloc(1)
-    del kept[0]
-    assert pool.malloc(1).mem.size == 1
-
-
 def test_a_cycle_that_goes_makes_room_in_its_page(cupy: Any) -> None:
     class Cycle:
         def __init__(self, block: Any) -> None:

@@ -15,13 +15,6 @@ from .test_training_gpu import SIMULATED, STEPS, State, a_run, resnet50, train
 pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(autouse=True)
-def chainer(chainer: Any) -> Any:
-    """Chainer with settings under which it computes the same bits each time."""
-    with chainer.using_config("cudnn_deterministic", True), chainer.using_config("autotune", False):
-        yield chainer
-
-
 @pytest.fixture
 def reference(chainer: Any, cupy: Any) -> State:
     """What Chainer computes by itself, each time."""

@@ -22,17 +22,6 @@ SIMULATED = "SIMHIP_HOME" in os.environ
 """The device is the simulated one, which computes as slowly as the host: smaller networks there."""
 
 
-@pytest.fixture(autouse=True)
-def chainer(chainer: Any) -> Any:
-    """Chainer with settings under which it computes the same bits each time."""
-    with (
-        chainer.using_config("cudnn_deterministic", True),
-        chainer.using_config("autotune", False),
-        chainer.using_config("use_ideep", "never"),
-    ):
-        yield chainer
-
-
 def train(
     model: Any,
     optimizer: Any,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan import NumpyRecorder
 from stowplan.errors import ProfileError
 from stowplan.prediction import fit_steps
 from stowplan.profiler import Profile
@@ -185,30 +183,3 @@ def test_steps_whose_blocks_live_otherwise_check_nothing() -> None:
     same = {n: Profile(np.array([10, 20, 20]) * n, [0, 1, 2], [5, 4, 3], period=6) for n in (2, 4)}
     why = fit_steps({**same, 3: others}).cannot_tell(8)
     assert why.startswith("the step of batch 3 has 90 bytes alive at most, and by the formulas of its blocks")
-
-
-def test_a_network_s_step_is_predicted(chainer: Any) -> None:
-    """A small convolutional network, trained by Chainer; the one-command check of whole networks is an experiment."""
-    from chainer import functions, links
-
-    def profile(batch: int) -> Profile:
-        network = chainer.Sequential(
-            links.Convolution2D(3, 8, 3),
-            functions.relu,
-            links.BatchNormalization(8),
-            lambda x: x.reshape(batch, -1),
-            links.Linear(10),
-        )
-        optimizer = chainer.optimizers.MomentumSGD(0.01).setup(network)
-        images, labels = np.ones((batch, 3, 12, 12), np.float32), np.zeros(batch, np.int32)
-        recorder = NumpyRecorder()
-        with recorder:
-            for _ in range(4):
-                with recorder.step():
-                    optimizer.update(lambda: functions.softmax_cross_entropy(network(images), labels))
-        return recorder.profile()
-
-    model, found = fit_steps({batch: profile(batch) for batch in (2, 3, 4)}), profile(8)
-    assert model.cannot_tell(8) == ""
-    assert model.profile(8).same_blocks(found)
-    assert model.peak(batch=8).total == found.live_peak

@@ -72,15 +72,6 @@ def test_chunks_warn_and_go_on() -> None:
     assert result.shape == (9_000, 9_000)
 
 
-def test_what_a_call_reads_besides_its_arguments_may_grow() -> None:
-    state = [np.ones(10)]
-    guarded = stowplan.guard(memory="9 MiB", learning_seconds=2)(lambda x: state[0] * 2 + x[0])
-    guarded(np.ones(100))
-    state[0] = np.ones(2_000_000)
-    with pytest.warns(RuntimeWarning, match="what was learned is dropped"):
-        guarded(np.ones(100))
-
-
 def test_the_program_s_places_in_files_stay(tmp_path: Path) -> None:
     with (tmp_path / "numbers").open("w+b") as file:
         np.ones(1000).tofile(file)

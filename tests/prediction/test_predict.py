@@ -20,8 +20,7 @@ from stowplan.prediction import Prediction
 from stowplan.prediction.traced_run import run
 
 from ..children import printed
-from ..running import in_threads
-from .traps import awaited, lazily, positive
+from .traps import awaited, lazily, of_powers_of_two, positive, threaded
 
 patient = partial(stowplan.predict, learning_seconds=math.inf)
 """Without a clock: other tests may have the processor."""
@@ -117,11 +116,6 @@ def test_parts_and_lines_add_up() -> None:
     assert "with_results" in found.line
 
 
-def threaded(x: Any) -> Any:
-    in_threads(*[lambda: x * 2] * 4)
-    return x + 1
-
-
 def leaking() -> Callable[[Any], Any]:
     kept: list[Any] = []
 
@@ -134,12 +128,6 @@ def leaking() -> Callable[[Any], Any]:
 
 def stepwise(x: Any) -> Any:
     return np.zeros(1 << (len(x) - 1).bit_length())
-
-
-def of_powers_of_two(x: Any) -> Any:
-    if len(x) & (len(x) - 1) == 0:
-        return np.zeros((8, len(x)))
-    return x.copy()
 
 
 def failing(x: Any) -> Any:

@@ -18,7 +18,6 @@ import stowplan
 
 from .trap import line, number, square, trap
 
-BIG = 2_000_000
 RNG = np.random.default_rng(0)
 
 

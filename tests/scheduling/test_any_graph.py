@@ -50,18 +50,12 @@ def test_a_value_goes_between_two_uses() -> None:
     assert check(graph, found.schedule) == 40
 
 
-def test_drops_are_saved(tmp_path) -> None:
-    graph = idle()
-    found = schedule(graph, 41).schedule
-    found.save(tmp_path / "schedule.json")
-    read = Schedule.load(tmp_path / "schedule.json", graph)
-    assert read.drops is not None
-    assert read.drops.rows() == found.drops.rows()
-
-
 def test_a_saved_schedule_with_another_digit_is_refused(tmp_path) -> None:
     graph, path = idle(), tmp_path / "schedule.json"
-    schedule(graph, 41).schedule.save(path)
+    made = schedule(graph, 41).schedule
+    made.save(path)
+    rows = [one.drops.rows() for one in (made, Schedule.load(path, graph)) if one.drops is not None]
+    assert rows == [[[1], [], [], [], []]] * 2
     written = path.read_bytes()
     digits = [at for at, byte in enumerate(written) if chr(byte).isdecimal()]
     assert len(digits) > 15
@@ -165,39 +159,3 @@ def test_simulator_and_checker_agree_on_what_is_found(seed: int, share: float) -
         found = schedule(graph, budget)
     assert bound_schedules(graph) <= found.peak <= budget
     assert check(graph, found.schedule) == found.peak
-
-
-def run(
-    graph: StepGraph, order: list[int], again: dict[int, tuple[int, ...]], gone: dict[int, set[int]]
-) -> dict[int, bytes]:
-    """Run operators on arrays; what is dropped is deleted, so that a reader that is not served fails."""
-    there: dict[int, np.ndarray] = {}
-    results = {}
-    for position, operator in enumerate(order):
-        for one in (*again.get(position, ()), operator):
-            read = [there[v] for v in graph.reads[one]]
-            (written,) = graph.writes[one]
-            there[written] = np.cos(sum(read, np.full(8, float(one))) * 1.1)
-            if one == operator:
-                results[operator] = there[written].tobytes()
-            else:
-                assert there[written].tobytes() == results[one]
-        for v in gone.get(position, ()):
-            there.pop(v, None)
-    return results
-
-
-@pytest.mark.parametrize("make", [lambda seed: layered(30, 70, 3, seed), lambda seed: training(12, seed)])
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
-def test_values_made_again_are_equal(make, seed: int) -> None:
-    graph = make(seed)
-    budget = int(0.9 * simulate(graph, lean(graph)).peak)
-    found = schedule(graph, budget, reorder=seed > 0)
-    order, drops = found.schedule.order.tolist(), found.schedule.drops
-    place = {operator: position for position, operator in enumerate(order)}
-    gone: dict[int, set[int]] = {}
-    for v, operators in enumerate(drops.rows() if drops else []):
-        for operator in operators:
-            gone.setdefault(place[operator], set()).add(v)
-    expected = run(graph, list(range(len(graph))), {}, {})
-    assert run(graph, order, dict(found.outcome.recomputed), gone) == expected

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.scheduling import Phase, Rates, Schedule, StepGraph, simulate
+from stowplan.scheduling import Rates, Schedule, StepGraph, simulate
 from stowplan.scheduling.bounds import bound_orders, bound_schedules, needs
 
 from .graphs import random_graph, random_order, random_schedule
@@ -34,25 +34,6 @@ def test_no_order_is_below(seed: int, operators: int) -> None:
     outcome = simulate(graph, Schedule(order, np.zeros(graph.values, dtype=np.int64)))
     assert outcome.peak >= bound_orders(graph) >= bound_schedules(graph)
     assert (outcome.live >= needs(graph, of_schedules=False)[order]).all()
-
-
-def chain(sizes: list[int]) -> StepGraph:
-    """Layers one after the other, forward and back; each backward operator reads its layer's input."""
-    n = len(sizes)
-    reads = [[], *([i] for i in range(n - 1))]
-    for k in range(n):  # the k-th backward operator, of layer n - 1 - k
-        reads.append([n - 1 - k, n + k - 1] if k else [n - 1])
-    writes = [[i] for i in range(n)] + [[n + k] for k in range(n)]
-    phase = [Phase.FORWARD] * n + [Phase.BACKWARD] * n
-    return StepGraph(reads, writes, [*sizes, *[1] * n], phase=phase)
-
-
-@given(st.lists(st.integers(1, 20), min_size=2, max_size=5))
-@settings(settings.get_profile("dear"))
-def test_a_chain_has_one_order(sizes: list[int]) -> None:
-    graph = chain(sizes)
-    recorded = Schedule(np.arange(len(graph)), np.zeros(graph.values, dtype=np.int64))
-    assert bound_orders(graph) == simulate(graph, recorded).peak
 
 
 def test_two_layers_by_hand() -> None:

@@ -145,10 +145,6 @@ def table() -> dict[str, tuple[int, int]]:
     return {row[1]: (int(row[2]), int(row[3].replace(",", ""))) for row in found if row}
 
 
-def test_every_graph_is_in_the_table() -> None:
-    assert set(table()) == {path.name.removesuffix(".json.gz") for path in DATA.glob("*.json.gz")}
-
-
 @pytest.mark.parametrize("name", sorted(table()))
 def test_traced_networks_have_the_peaks_of_their_own_order(name: str) -> None:
     nodes, peak = table()[name]

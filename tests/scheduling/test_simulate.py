@@ -109,24 +109,6 @@ def with_way(graph: StepGraph, **ways: Way) -> Schedule:
     return Schedule(np.arange(len(graph)), way)
 
 
-def test_what_is_dropped_is_recomputed_before_its_reader() -> None:
-    graph = two_layers()
-    outcome = simulate(graph, with_way(graph, v1=Way.DROPPED))
-    assert outcome.live.tolist() == [10, 30, 21, 41, 40, 15]
-    assert (outcome.peak, outcome.extra_seconds) == (41, 1.0)
-    assert outcome.recomputed == ((4, (0,)),)
-
-
-def test_what_is_swapped_is_away_as_long_as_the_transfers_allow() -> None:
-    graph = two_layers()
-    outcome = simulate(graph, with_way(graph, v1=Way.SWAPPED), Rates(swap=1e9))
-    # Out once the second operator has run and the transfer is over, back before the fifth runs.
-    assert outcome.live.tolist() == [10, 30, 31, 51, 40, 15]
-    slow = two_layers(workspace=[0, 0, 0, 0, 0, 0])
-    assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=20.0)).extra_seconds == 0.0
-    assert simulate(slow, with_way(slow, v1=Way.SWAPPED), Rates(swap=10.0)).extra_seconds == 0.5
-
-
 def test_an_empty_step() -> None:
     outcome = simulate(StepGraph([], [], []), as_recorded(StepGraph([], [], [])))
     assert (outcome.peak, outcome.place, outcome.live.size, outcome.released.size) == (0, -1, 0, 0)

@@ -28,8 +28,6 @@ NAMED = {
 }
 """By program: the text of the line."""
 
-ONE_PEAK = "finite_volume", "video", "lattice_boltzmann", "shallow_water"
-"""Some that take little time, and whose fullest moments, where there are several, are held by the same lines."""
 
 NEEDS = dict.fromkeys(("deconvolution", "heat_implicit", "lorenz96"), "scipy")
 """By program: the package that it imports beside NumPy."""

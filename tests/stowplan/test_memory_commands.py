@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,19 +58,9 @@ def profile(tmp_path: Path) -> Path:
 PLANNED_PEAK = 28 * KIB
 
 
-def of_a_program() -> Profile:
-    """The step, in a program that has 100 KiB beside it, and 40 KiB more of that before the last request."""
-    size = np.array([100, 100, 100, 100, 140]) * KIB
-    planned = np.array([20, 28, 0, 20, 16]) * KIB  # after each request
-    planned[2] = 12 * KIB + 100  # blocks 0 and 2
-    escaped = np.array([0, 0, 0, 0, 1]) * KIB
-    program = Program("NumPy", 1033, 50, 10**6, 10**6, 9, 8, 45, 900_000)
-    return replace(step(), alive=size + planned + escaped, program=program)
-
-
 @needs_mallinfo
 def test_malloc_is_measured() -> None:
-    use = replay_malloc(requests(as_requested(make_plan(of_a_program(), alignment=64))))
+    use = replay_malloc(requests(as_requested(make_plan(step(), alignment=64))))
     assert use is not None
     assert use.live_peak == PLANNED_PEAK
     assert use.reserved_peak >= PLANNED_PEAK
@@ -127,10 +116,6 @@ def test_own_solvers_by_import(tmp_path: Path) -> None:
     said = piped("--import", "mine", "pack", "p.csv", "--solver", "of_mine", folder=tmp_path)
     assert "solver of_mine" in said
     assert "No module named 'nothing_of_mine'" in stowplan("--import", "nothing_of_mine", "show", "x").output
-
-
-def test_a_command_that_is_misspelt() -> None:
-    assert "No such command 'profil'" in stowplan("profil", "x.py").output
 
 
 @pytest.mark.parametrize("name", ["compare", "show"])

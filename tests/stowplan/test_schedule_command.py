@@ -104,17 +104,8 @@ def test_a_schedule_for_a_budget(graph: Path, tmp_path: Path) -> None:
     assert [(value["name"], value["bytes"]) for value in peak["alive"]] == [
         (STEP.name[v], size) for v, size in alive.storages[:10]
     ]
-
-
-def test_a_budget_for_people(graph: Path) -> None:
-    result = stowplan("schedule", graph, "--budget", int(0.7 * LEAN) + RESIDENT)
-    assert result.exit_code == 0
-    lines = result.output.splitlines()
-    assert any(line.startswith(" scheduled ") for line in lines)
-    assert any("s extra (" in line for line in lines)
-    for title in ("Dropped: ", "Packed: ", "Alive at the peak, while "):
-        assert any(line.startswith(title) for line in lines), title
-    assert "Swapped: " not in result.output
+    shown = stowplan("schedule", graph, "--budget", budget).output
+    assert ("Dropped: " in shown, "Packed: " in shown, "Swapped: " in shown) == (True, True, False)
 
 
 def test_swapping(graph: Path) -> None:

@@ -152,78 +152,63 @@ class Kind:
 
 KINDS: dict[str, Kind] = {}
 
-Act = Callable[[Program], object]
+Act = Callable[..., Any]
 
 
-def by_hand(**how: Any) -> Callable[[Act], Act]:
-    """A kind whose function stands between backward() and update()."""
+def _decorator(title: str, step_of: Callable[[Act], Act]) -> Callable[..., Callable[[Act], Act]]:
+    """Return what makes a kind of a function, by what the function's step is."""
 
-    def add(between: Act) -> Act:
-        def step(program: Program) -> None:
-            loss = program.backward()
-            program.kept["loss"] = loss
-            update = between(program)
-            program.kept.pop("loss", None)
-            del loss
-            if update is not False:
-                program.optimizer.update()
+    def kind(**how: Any) -> Callable[[Act], Act]:
+        def add(function: Act) -> Act:
+            KINDS[f"{title}: {function.__name__}"] = Kind(step_of(function), **how)
+            return function
 
-        KINDS[f"by hand: {between.__name__}"] = Kind(step, **how)
-        return between
+        return add
 
-    return add
+    return kind
 
 
-def by_call(**how: Any) -> Callable[[Act], Act]:
-    """A kind whose function comes before ``optimizer.update(lossfun)``."""
+def _with_between(between: Act) -> Act:
+    def step(program: Program) -> None:
+        loss = program.backward()
+        program.kept["loss"] = loss
+        update = between(program)
+        program.kept.pop("loss", None)
+        del loss
+        if update is not False:
+            program.optimizer.update()
 
-    def add(before: Act) -> Act:
-        def step(program: Program) -> None:
-            before(program)
-            program.optimizer.update(program.loss)
-
-        KINDS[f"by call: {before.__name__}"] = Kind(step, **how)
-        return before
-
-    return add
-
-
-def inside(**how: Any) -> Callable[[Callable[[Program, Any], Any]], Any]:
-    """A kind whose function, given the model's output, is called in the loss function; it may return another loss."""
-
-    def add(within: Callable[[Program, Any], Any]) -> Any:
-        def step(program: Program) -> None:
-            def loss(*_: Any) -> Any:
-                y = program.model(program.x)
-                usual = F.softmax_cross_entropy(y, program.t)
-                other = within(program, y)
-                return usual if other is None else other
-
-            program.optimizer.update(loss)
-
-        KINDS[f"inside: {within.__name__}"] = Kind(step, **how)
-        return within
-
-    return add
+    return step
 
 
-def whole(**how: Any) -> Callable[[Act], Act]:
-    """A kind whose function is the step."""
+def _with_loss(within: Act) -> Act:
+    def step(program: Program) -> None:
+        def loss(*_: Any) -> Any:
+            y = program.model(program.x)
+            usual = F.softmax_cross_entropy(y, program.t)
+            other = within(program, y)
+            return usual if other is None else other
 
-    def add(step: Act) -> Act:
-        KINDS[f"whole: {step.__name__}"] = Kind(step, **how)
-        return step
+        program.optimizer.update(loss)
 
-    return add
+    return step
+
+
+by_hand = _decorator("by hand", _with_between)
+"""A kind whose function stands between backward() and update()."""
+by_call = _decorator("by call", lambda before: lambda p: (before(p), p.optimizer.update(p.loss)))
+"""A kind whose function comes before ``optimizer.update(lossfun)``."""
+inside = _decorator("inside", _with_loss)
+"""A kind whose function, given the model's output, is called in the loss function; it may return another loss."""
+whole = _decorator("whole", lambda step: step)
+"""A kind whose function is the step."""
 
 
 def after_call(**how: Any) -> Callable[[Act], Act]:
     """A kind whose function comes when the step of ``optimizer.update(lossfun)`` is over."""
 
     def add(after: Act) -> Act:
-        KINDS[f"after: {after.__name__}"] = Kind(
-            lambda program: program.optimizer.update(program.loss), after=after, **how
-        )
+        _decorator("after", lambda _: lambda p: p.optimizer.update(p.loss))(after=after, **how)(after)
         return after
 
     return add

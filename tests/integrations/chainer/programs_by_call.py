@@ -13,7 +13,7 @@ import numpy as np
 from chainer import link_hooks, optimizer_hooks, optimizers
 from chainer.functions.pooling.max_pooling_nd import MaxPoolingND
 
-from .programs import BATCH, CLASSES, UNITS, Net, Program, by_call, inside, whole
+from .programs import CLASSES, UNITS, Net, Program, by_call, inside, whole
 
 GONE = "the gradient of the parameter .* is gone"
 WRITES = "the program writes on an array"
@@ -44,11 +44,6 @@ def has_a_rule_s_hook(p: Program) -> None:
     if p.k == 0:
         rule, other = p.model.last.b.update_rule, p.model.first.W  # which Chainer updates before
         rule.add_hook(lambda _, param: p.say(param.grad, other.array), name="says")
-
-
-@by_call()
-def batches_vary(p: Program) -> None:
-    p.next_batch(BATCH - 32 * (p.k % 3))
 
 
 @by_call()

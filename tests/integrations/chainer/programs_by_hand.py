@@ -116,21 +116,6 @@ def runs_a_graph_twice_late(p: Program) -> None:
     p.optimizer.update()
 
 
-def _gradient_of_the_batch(p: Program, asks: bool) -> None:
-    x = chainer.Variable(p.x)
-    loss = F.softmax_cross_entropy(p.model(x), p.t)
-    p.backward(loss)
-    p.say(x.grad)
-    if asks:
-        p.say(*chainer.grad([loss], [x]))
-    p.optimizer.update()
-
-
-@whole(refused="second backward pass|would run again")
-def asks_for_a_gradient_of_the_batch_late(p: Program) -> None:
-    _gradient_of_the_batch(p, p.late)
-
-
 @whole()
 def retains_gradients_late(p: Program) -> None:
     h = p.model.features(p.x)

@@ -114,33 +114,6 @@ def an_update_of_a_part(p: Program) -> None:
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
-class _Recurrent(chainer.Chain):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        with self.init_scope():
-            self.cell, self.last = L.LSTM(UNITS, UNITS), L.Linear(UNITS, CLASSES)
-
-    def forward(self, x: Any) -> Any:
-        return self.last(F.dropout(self.cell(x), 0.2))
-
-
-def _windows(p: Program, length: int) -> Any:
-    return sum(F.softmax_cross_entropy(p.model(p.x * np.float32(n + 1)), p.t) for n in range(length))
-
-
-@whole(model=_Recurrent)
-def windows_vary(p: Program) -> None:
-    p.model.cell.reset_state()
-    p.optimizer.update(lambda: _windows(p, 2 + p.k % 2))
-
-
-@whole(model=_Recurrent, refused="reaches into an earlier step")
-def the_state_is_not_cut_off_late(p: Program) -> None:
-    if not p.late:
-        p.model.cell.reset_state()
-    p.optimizer.update(lambda: _windows(p, 2))
-
-
 class _BothWays(chainer.Chain):  # type: ignore[misc]
     """Views of one array: a schedule has those that nothing reads any more, as long as it has another one."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import chainer
 import chainer.links as L  # noqa: N812
 import numpy as np
-from chainer import optimizer_hooks
 from chainer.training import StandardUpdater, Trainer, extensions
 
 from stowplan.chainer import Updater
@@ -64,16 +63,6 @@ def logs_norms_late(run: Any, p: Program) -> None:
 def logs_parameter_statistics(run: Any, p: Program) -> None:
     run.extend(extensions.ParameterStatistics(p.model), trigger=(6, "iteration"))
     _each(run, lambda: p.say(*(v for k, v in sorted(run.observation.items()) if "grad" in k)))
-
-
-@trainer(
-    prepare=lambda p: [
-        p.optimizer.add_hook(hook)
-        for hook in (optimizer_hooks.Lasso(1e-4), optimizer_hooks.GradientHardClipping(-1e-3, 1e-3))
-    ]
-)
-def has_hooks_of_parameters(run: Any, p: Program) -> None:
-    pass
 
 
 @trainer()

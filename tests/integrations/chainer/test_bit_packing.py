@@ -5,11 +5,9 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
-import chainer.functions as F  # noqa: N812
 import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
-from chainer import Variable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,24 +85,6 @@ def test_integers_are_kept_in_the_narrowest_type(values: list[int], dtype: str) 
         assert packed is not None
         assert packed.nbytes == array.size * width
         same(array, unpack(packed))
-
-
-DROPPED = F.dropout(Variable(np.ones((64, 1000), np.float32)), 0.3).creator_node.mask
-IMAGES = np.random.default_rng(0).standard_normal((4, 8, 33, 33)).astype(np.float32)
-INDEXES = F.max_pooling_2d(Variable(IMAGES), 3, 2).creator_node.indexes
-PACKED = {
-    "dropout's mask": (DROPPED, DROPPED.size // 8),
-    "max-pooling's indexes": (INDEXES, INDEXES.size),
-}
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_what_it_is_for(name: str) -> None:
-    array, nbytes = PACKED[name]
-    packed = pack(array)
-    assert packed is not None
-    assert packed.nbytes == nbytes
-    same(array, unpack(packed))
 
 
 def test_a_third_value_is_seen() -> None:

@@ -151,21 +151,6 @@ def test_an_evaluation_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     assert pool.stats.plans == 1
 
 
-def test_errors_in_an_update_reach_the_user_and_spare_the_pool(tmp_path: Path) -> None:
-    pool = NumpyPool()
-
-    def failing(iterator: Any, optimizer: Any, pool: NumpyPool) -> Any:
-        def converter(batch: Any, device: Any) -> Any:
-            raise KeyError("user's")
-
-        return Updater(iterator, optimizer, converter, pool=pool)
-
-    with pytest.raises(KeyError, match="user's"):
-        train(tmp_path, pool, make_updater=failing)
-    train(tmp_path, pool)
-    assert pool.stats.replayed > 0
-
-
 def test_a_pool_that_is_entered_already_is_not_entered_again(tmp_path: Path) -> None:
     pool = NumpyPool()
     with pool:

@@ -6,7 +6,6 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import chainer
 import chainer.functions as F  # noqa: N812
 import numpy as np
 import pytest
@@ -44,23 +43,6 @@ def test_columns_are_those_of_chainer(unfolding: tuple[Any, ...], block: int) ->
     matrices = [a.transpose(0, 4, 5, 1, 2, 3).reshape(-1, np.prod(a.shape[1:4])) for a in (ours, theirs)]
     assert matrices[0].strides == matrices[1].strides
     assert np.shares_memory(matrices[0], ours)
-
-
-def convolve(groups: int) -> list[Any]:
-    rng = np.random.default_rng(0)
-    x = chainer.Variable(rng.random((4, 16, 24, 24), dtype=np.float32))
-    w = chainer.Parameter(rng.random((16, 16 // groups, 3, 3), dtype=np.float32))
-    y = F.convolution_2d(x, w, stride=(1, 2), pad=1, dilate=2, groups=groups)
-    F.sum(y * y).backward()
-    return [a.tobytes() for a in (y.array, x.grad, w.grad)]
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_a_convolution_has_the_bits_of_chainer(groups: int) -> None:
-    reference = convolve(groups)
-    with patches.running(plain_step()):
-        assert convolve(groups) == reference
-    assert convolve(groups) == reference
 
 
 def plain_step() -> Any:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import chainer
 import numpy as np
 import pytest
 
@@ -89,11 +87,3 @@ def test_a_meter_goes_with_what_it_measured(backend: Backend) -> None:
         measured.runs(0)
         empty(3 * KIB)
     assert measured.rises(1).tolist() == [3 * KIB]
-
-
-def test_numpy_s_parameters_are_measured_on_the_host() -> None:
-    link = chainer.links.Linear(3, 3)
-    later = chainer.links.Linear(None, 3)  # its first parameter has no array yet
-    for parameters in (link.params(), [*later.params(), *link.params()], later.params(), ()):
-        assert isinstance(meter.meter_for(parameters)._recorder, meter.NumpyRecorder)
-    assert meter.clock_for(link.params()) is time.perf_counter

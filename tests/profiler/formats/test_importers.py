@@ -107,7 +107,6 @@ def test_round_trips(tmp_path: Path, name: str, form: str) -> None:
 
 RMM = [
     ("", 1, "expected the header Thread,Time"),
-    ("a,b\n", 1, "expected the header Thread,Time"),
     (HEADER + "1,00:00:00.0,allocate,0x1,2\n", 2, "5 fields; expected 6"),
     (HEADER + "1,00:00:00.0,grab,0x1,2,0\n", 2, "the action 'grab'; expected allocate, free"),
     (HEADER + "1,25:00:00.0,free,0x1,2,0\n", 2, "the time '25:00:00.0'; expected HH:MM:SS"),
@@ -161,12 +160,10 @@ def traced(*entries: Any) -> dict[str, Any]:
 
 TORCH = [
     ([], "expected a dictionary with device_traces"),
-    ({"device_traces": {}}, "expected a dictionary with device_traces"),
     ({"device_traces": [[], []]}, "no trace; expected one: call torch.cuda.memory._record_memory_history"),
     (traced(3), r"device_traces\[0\]\[0\]: no action"),
     (traced(entry("oom", 0, 1), {"action": "alloc", "size": 1}), r"device_traces\[0\]\[1\]: addr is None"),
     (traced(entry("alloc", 0, -1)), r"\[0\]\[0\]: size is -1; expected an integer"),
-    (traced(entry("alloc", 0, True)), r"\[0\]\[0\]: size is True; expected an integer"),
     (traced(entry("alloc", 0, 1 << 900)), r"size is 845.*; expected an integer, 0 or more, of 64 bits"),
     (traced(entry("alloc", 0, 1), entry("alloc", 0, 2)), rf"an allocation at {ARENA:#x}, where a block"),
     (traced(*(entry("alloc", k, 2**62) for k in range(2))), "the sizes add up to"),

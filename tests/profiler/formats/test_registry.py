@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import pkgutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -81,9 +79,3 @@ def test_a_format_that_was_removed_says_what_to_use(tmp_path: Path, name: str) -
         formats.write(tmp_path / "log", name, Profile([64], [0], [2], period=4))
     with pytest.raises(FormatError, match="the format 'chrome' was removed"):
         formats.format_of("plan.json")
-
-
-def test_all_modules_of_the_folder_are_imported() -> None:
-    modules = {module.name for module in pkgutil.iter_modules(formats.__path__)}
-    assert {"rmm", "torch_snapshot", "registry"} <= modules
-    assert {f"{formats.__name__}.{name}" for name in modules} <= sys.modules.keys()

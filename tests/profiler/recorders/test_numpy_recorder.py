@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from stowplan import NumpyPool, NumpyRecorder
 from stowplan.errors import PoolError, ProfileError
-from stowplan.profiler.recorders import call_sites
 
-from ...children import ROOT, end_quietly
+from ...children import end_quietly
 from ...running import run
 
 
@@ -158,12 +155,3 @@ for _ in range(5):
 
 def test_threads_may_outlive_a_recorder_with_call_sites() -> None:
     end_quietly(OUTLIVED)
-
-
-def test_stowplan_s_own_folders_in_a_checkout_and_installed(tmp_path: Path) -> None:
-    assert call_sites._own_folders(str(ROOT)) == tuple(
-        f"{ROOT}/{name}/"
-        for name in ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
-    )
-    (tmp_path / "__init__.py").touch()  # the package itself: nothing beside it is its own
-    assert call_sites._own_folders(str(tmp_path)) == (f"{tmp_path}/",)
