@@ -37,8 +37,6 @@ from ..profiler.sequence_matching import match_sequences
 from .prediction import EXTRAPOLATED, Peak, Prediction, last_that
 from .traced_run import alive_at
 
-__all__ = ["StepPrediction", "fit_steps", "largest_batch"]
-
 IntArray = npt.NDArray[np.int64]
 
 MOST_DIFFERENT = 0.02
