@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...allocator.backends.numpy_pool import SMALL
 from ...allocator.backends.torch_pool import SMALL as SMALL_OF_TORCH
 from ...common.errors import MissingDependencyError
-from ...common.import_hooks import when_imported
+from ...common.import_hooks import once_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def recording(
                 NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True)
             )
         if device in ("auto", "gpu"):
-            stack.enter_context(when_imported("cupy", _here(watch_cupy)))
+            stack.callback(once_imported("cupy", _here(watch_cupy)))
         if device in ("auto", "torch"):
-            stack.enter_context(when_imported("torch", watch_torch))
+            stack.callback(once_imported("torch", watch_torch))
         if where is not None:
-            stack.enter_context(when_imported("chainer", _here(name_chainer)))
+            stack.callback(once_imported("chainer", _here(name_chainer)))
         yield found
 
 
