@@ -275,13 +275,6 @@ class StepGraph:
         graph._check()
         return graph
 
-    def with_after(self, after: Iterable[Iterable[int]]) -> StepGraph:
-        """Return the same graph with other operators that each comes after, n rows."""
-        graph = copy.copy(self)
-        graph.after, graph._dependencies = Relation(after), None
-        graph._check()
-        return graph
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a file.
 
