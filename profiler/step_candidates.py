@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .events import IntArray
 from .loop_iterations import LoopNode, held
 from .profile import Profile
 from .program_log import ProgramLog
@@ -103,8 +104,10 @@ class Measured:
     of_peak: int
 
 
-def measure(log: ProgramLog, node: LoopNode, requests: int, size: int) -> Measured:
-    """Return the figures of a loop that requests so many blocks and bytes in all."""
+def measure(log: ProgramLog, node: LoopNode, asked: IntArray) -> Measured:
+    """Return the figures of a loop; ``asked``: what each call site requests in all, as `StepWatch.asked` returns it."""
+    numbers = np.unique(log.site[node.within])
+    requests, size = asked[numbers[numbers >= 0] + 1].sum(axis=0).tolist()
     fullest = int(log.alive.argmax())
     is_under_way = bool(((node.starts <= fullest) & (fullest < node.ends)).any())
     of_peak = held(log, node, np.arange(len(log)) == fullest) if is_under_way else 0

@@ -33,23 +33,13 @@ def candidates_of(watch: StepWatch, sites: CallSites, program: Program) -> list[
     if not len(log):
         return []
     asked = watch.asked()
-    loops = _loops(log, sites, asked)
+    loops = [measure(log, node, asked) for node in loops_of(log, sites) if node.passes]
     step = chosen(log, loops)
     return [
         _candidate(log, loop, sites, asked.sum(axis=0), program, loop is step)
         for loop in sorted(loops, key=lambda loop: int(loop.node.starts[0]))
         if loop is step or _is_listed(loop.node)
     ]
-
-
-def _loops(log: ProgramLog, sites: CallSites, asked: IntArray) -> list[Measured]:
-    nodes = [node for node in loops_of(log, sites) if node.passes]
-    measured = []
-    for node in nodes:
-        numbers = np.unique(log.site[node.within])
-        requests, size = asked[numbers[numbers >= 0] + 1].sum(axis=0).tolist()
-        measured.append(measure(log, node, requests, size))
-    return measured
 
 
 def _is_listed(node: LoopNode) -> bool:
