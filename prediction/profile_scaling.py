@@ -202,11 +202,8 @@ class StepPrediction(Prediction):
             return self.unchecked
         each = self._sizes.uncertainty(batch)
         k = int(each.argmax())
-        what = (
-            f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
-            if each[k]
-            else "older blocks"
-        )
+        request = f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
+        what = request if each[k] else "older blocks"
         return (
             f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no formula of "
             f"{int((each > 0).sum()):,} of {counted(len(each), 'block')}, like {what}"

@@ -352,9 +352,7 @@ register(
         "torch",
         "PyTorch's memory snapshot, a pickle; for pytorch.org/memory_viz",
         suffixes=(".pickle", ".pkl"),
-        recognizes=lambda head: head.startswith(
-            b"\x80"
-        ),  # PROTO, the first instruction of every pickle today
+        recognizes=lambda head: head.startswith(b"\x80"),  # PROTO: every pickle of today begins with it
         read=read,
         write=write,
         shows_plan=True,

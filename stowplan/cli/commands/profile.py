@@ -42,10 +42,8 @@ def _not_ours(
 
 
 @click.command(
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_interspersed_args": False,
-    },  # behind SCRIPT all is its own
+    # Behind SCRIPT all is its own.
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     short_help="Run a program, and write a profile of its repeated step.",
     epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
 )
