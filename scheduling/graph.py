@@ -323,12 +323,9 @@ class StepGraph:
 
     def _check(self) -> None:
         n, m = len(self), self.values
-        for what, rows, count, kind in (
-            ("reads", self.reads, m, "value"),
-            ("writes", self.writes, m, "value"),
-            ("after", self.after, n, "operator"),
-        ):
-            _check_relation(what, rows, n, count, kind)
+        _check_relation("reads", self.reads, n, m, "value")
+        _check_relation("writes", self.writes, n, m, "value")
+        _check_relation("after", self.after, n, n, "operator")
         if len(self.label) != n or len(self.name) != m:
             raise GraphError(f"{len(self.label)} labels and {len(self.name)} names; expected {n} and {m}")
         for what in ("size", "packed", "seconds", "workspace"):
