@@ -95,21 +95,18 @@ def _candidate(
     scale = max(loop.requests / max(kept, 1), 1.0)
     times = round(int((kind == kind[row]).sum()) * scale)
     passes = round(loop.passes * scale)
-    profile = replace(
-        profile,
-        program=replace(
-            program,
-            steps=passes,
-            repeats=times,
-            step_requests=min(loop.requests, program.requests),
-            step_bytes=min(loop.bytes, program.bytes),
-            turns=turns,
-        ),
+    program = replace(
+        program,
+        steps=passes,
+        repeats=times,
+        step_requests=min(loop.requests, program.requests),
+        step_bytes=min(loop.bytes, program.bytes),
+        turns=turns,
     )
     name, text = _named(loop, sites)
     requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
     return StepCandidate(
-        profile,
+        replace(profile, program=program),
         name,
         text,
         int(log.before[start]),
