@@ -161,6 +161,11 @@ class Heap:
         """Return the number of free chunks."""
         return len(self._free)
 
+    def ties(self, chunk: Chunk) -> list[Chunk]:
+        """Return the free chunks of the size of a free one, itself included."""
+        first = bisect_left(self._free, (chunk.size,))
+        return [other for _, _, other in self._free[first : bisect_left(self._free, (chunk.size + 1,))]]
+
     def reserve(self, size: int) -> Chunk:
         """Return a chunk of memory newly reserved, not free."""
         chunk = Chunk(size, self.top, before=self.tail)
@@ -244,13 +249,17 @@ class ChunkPool(Pool[tuple[Heap, Chunk]]):
     def _heap_of(self, size: int) -> Heap:
         """Return the heap that serves a size, which is rounded."""
 
+    def _best(self, size: int) -> Chunk | None:
+        """Find the free chunk that a request takes."""
+        return self._heap_of(size).best(size)
+
     def _reservation(self, size: int) -> int:
         """Return the bytes to reserve where no free chunk is large enough."""
         return size
 
     def _serve(self, size: int) -> tuple[Heap, Chunk]:
-        heap = self._heap_of(size)
-        if (chunk := heap.best(size)) is None:
+        heap, chunk = self._heap_of(size), self._best(size)
+        if chunk is None:
             top = heap.top
             chunk = heap.reserve(self._reservation(size))
             self._reserve(heap.top - top)

@@ -26,9 +26,8 @@ def program_without_ties(name: str, seed: int, length: int = 1000) -> list[list[
         if rng.random() < 0.52:
             size = int(2 ** rng.uniform(0, 24)) if rng.random() < 0.97 else 0
             rounded = -(-size // 512) * 512
-            heap = pool._heap_of(rounded)
-            best = heap.best(rounded)
-            if size and best and sum(free == best.size for free, _, _ in heap._free) > 1:
+            heap, best = pool._heap_of(rounded), pool._best(rounded)
+            if size and best and len(heap.ties(best)) > 1:
                 continue
             block = len(program)
             live[block] = pool.malloc(size)
