@@ -274,8 +274,8 @@ def _snapshot(profile: Profile, offsets: IntArray) -> dict[str, Any]:
         size, ns = int(profile.size[block]), int((profile.alloc_ns if allocates else profile.free_ns)[block])
         entries = [("alloc", size)] if allocates else [("free_requested", size), ("free_completed", size)]
         if not planned[block]:  # around them, its own segment comes and goes
-            own = [("segment_alloc" if allocates else "segment_free", int(rounded[block]))]
-            entries = own + entries if allocates else entries + own
+            around = [("segment_alloc" if allocates else "segment_free", int(rounded[block]))]
+            entries = around + entries if allocates else entries + around
         trace += [event(action, block, count, ns) for action, count in entries]
 
     left = np.flatnonzero(profile.escaped | profile.wrapped)
