@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-
-
-@contextmanager
-def when_imported(name: str, action: Callable[[], object]) -> Iterator[None]:
-    """Call a function once, right after a module is imported, while entered; at once if it is imported already.
-
-    Parameters
-    ----------
-    name, action
-        As for `once_imported`.
-    """
-    leave = once_imported(name, action)
-    try:
-        yield
-    finally:
-        leave()
 
 
 def once_imported(

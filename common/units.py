@@ -45,7 +45,8 @@ def parse_share(text: int | str) -> float | None:
 
 def human_bytes(count: float) -> str:
     """Return bytes as text with a unit: ``12.3 MiB``."""
-    unit, name = byte_unit(count)
+    units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+    unit, name = next((one for one in units if count >= one[0]), (1, "B"))  # the largest that is not above it
     value = count / unit
     return f"{value:,.0f} {name}" if name == "B" or value >= 99.95 else f"{value:.1f} {name}"
 
@@ -53,11 +54,3 @@ def human_bytes(count: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things as text: ``1 block``, ``1,234 blocks``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-def byte_unit(count: float) -> tuple[int, str]:
-    """Return the largest unit that is not above the count, and its name."""
-    for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if count >= 1024**power:
-            return 1024**power, name
-    return 1, "B"

@@ -13,8 +13,10 @@ device that the program uses, fails or waits there: it is ended in time, with al
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import math
 import os
+import resource
 import signal
 import stat
 import sys
@@ -26,7 +28,6 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
-from ..common.errors import ProfileError
 from ..common.host_memory import control_groups
 from ..common.units import human_bytes
 
@@ -57,14 +58,7 @@ def in_child(
     -------
     What was told last, None if nothing was; why the child did not come to its end, if so; and whether its seconds were
     over.
-
-    Raises
-    ------
-    ProfileError
-        The system has no fork.
     """
-    if not hasattr(os, "fork"):
-        raise ProfileError("a function is run in a child process, by fork; expected Linux, or another Unix")
     end, (reader, writer) = time.monotonic() + seconds, Pipe(duplex=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: see above
@@ -100,13 +94,11 @@ def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory
         _open_anew()
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")  # it goes first
-        with suppress(ImportError, OSError, ValueError, StopIteration):
-            import resource
-
+        with suppress(OSError, ValueError, StopIteration):
             data = 1024 * _status("VmData") + memory + SPARE
             _, most = resource.getrlimit(resource.RLIMIT_DATA)
             resource.setrlimit(resource.RLIMIT_DATA, (data if most < 0 else min(data, most), most))
-        with suppress(OSError, TypeError, AttributeError):  # not glibc
+        with suppress(AttributeError):  # not glibc
             ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 16)  # what is freed goes back at once
         for out in (1, 2):
             os.dup2(os.open(os.devnull, os.O_WRONLY), out)
@@ -119,8 +111,6 @@ def _be_child(work: Callable[[Callable[[Any], None]], None], writer: Any, memory
 
 def _open_anew() -> None:
     """Give this process places of its own in the files that are open: a fork shares them with its parent."""
-    import fcntl
-
     with suppress(OSError):
         for number in map(int, os.listdir("/proc/self/fd")):
             with suppress(OSError):
@@ -167,9 +157,7 @@ def _limits() -> list[tuple[str, int]]:
         line = next(line for line in lines if line.startswith("MemAvailable"))
         found.append(("the machine's", 1024 * int(line.split()[1])))
     found.extend(("the control group's", limit - usage) for limit, usage in control_groups())
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
+    with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         if most != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -264,7 +264,7 @@ def predict(
     ------
     ProfileError
         An argument has a size that cannot be told: a list of arrays, a tuple of lengths, an iterator, text that begins
-        with a number, an array of another library. Or none has a size. Or the system has no fork.
+        with a number, an array of another library. Or none has a size.
 
     Notes
     -----

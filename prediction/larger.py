@@ -104,11 +104,9 @@ def rise(trial: Trial, model: Model, tell: Callable[[Model], None]) -> None:
             else:
                 way.last, way.failed = tried, None
                 points.append(lengths)
-            way.octaves, way.count, way.total = (
-                way.octaves + (0.5 if total < DENSE else 1),
-                way.count + 1,
-                total,
-            )
+            way.octaves += 0.5 if total < DENSE else 1
+            way.count += 1
+            way.total = total
             met = (model.met[0], *(one.last for one in ways if one.last))
             model = replace(model, met=met, below=tuple(one for one in model.below if one in below(points)))
             beside = [(one.growing[0], one.last) for one in ways[1:] if one.unseen and one.last]

@@ -68,11 +68,9 @@ class Peak:
         """What makes it unsure, "cannot tell" or "extrapolated" and why; empty if it is sure."""
         if self.cannot_tell:
             return f"cannot tell: {self.cannot_tell}"
-        return (
-            f"extrapolated, {self.beyond:,.0f} times beyond what was run"
-            if self.beyond > EXTRAPOLATED
-            else ""
-        )
+        if self.beyond > EXTRAPOLATED:
+            return f"extrapolated, {self.beyond:,.0f} times beyond what was run"
+        return ""
 
     @property
     def line(self) -> str:

@@ -37,8 +37,6 @@ from ..profiler.sequence_matching import match_sequences
 from .prediction import EXTRAPOLATED, Peak, Prediction, last_that
 from .traced_run import alive_at
 
-__all__ = ["StepPrediction", "fit_steps", "largest_batch"]
-
 IntArray = npt.NDArray[np.int64]
 
 MOST_DIFFERENT = 0.02
@@ -204,11 +202,8 @@ class StepPrediction(Prediction):
             return self.unchecked
         each = self._sizes.uncertainty(batch)
         k = int(each.argmax())
-        what = (
-            f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
-            if each[k]
-            else "older blocks"
-        )
+        request = f"request {k} ({self.reference.size[k]} bytes at {self.batches[-1]})"
+        what = request if each[k] else "older blocks"
         return (
             f"{human_bytes(uncertain)} of a batch of {batch:,} are uncertain: the profiles check no formula of "
             f"{int((each > 0).sum()):,} of {counted(len(each), 'block')}, like {what}"

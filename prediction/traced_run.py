@@ -15,7 +15,6 @@ so. What other processes take nobody sees.
 from __future__ import annotations
 
 import ctypes
-import functools
 import inspect
 import tracemalloc
 import warnings
@@ -39,6 +38,8 @@ OWN = 128
 """Bytes that the record of a request may take."""
 TRACED, RESIDENT = 1 << 19, 1 << 22
 """Bytes that tracemalloc and the resident set may have more: buffers that NumPy casts in, and two huge pages."""
+MALLOC_TRIM: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""glibc's function of this name, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +166,8 @@ class Recording:
         apart(step.__enter__)
         tracing, traced, resident = tracemalloc.is_tracing(), 0, 0
         if self._outside:
-            if (trim := _malloc_trim()) is not None:
-                trim(0)
+            if MALLOC_TRIM is not None:
+                MALLOC_TRIM(0)
             if not tracing:
                 tracemalloc.start()
             tracemalloc.reset_peak()
@@ -209,15 +210,6 @@ def run(
             recording.runs[-1] = replace(recording.runs[-1], lazy=lazy or inspect.isasyncgen(result))
             del result
     return recording.runs
-
-
-@functools.cache
-def _malloc_trim() -> Any:
-    """Return glibc's function of this name, or None."""
-    try:
-        return getattr(ctypes.CDLL(None), "malloc_trim", None)
-    except (OSError, TypeError):  # not on Windows
-        return None
 
 
 def is_plain() -> bool:

@@ -68,6 +68,10 @@ class LoopNode:
         Whether the pass is the first one since the loop was entered, bool (m,).
     within
         Whether a request was made in it, bool (n,).
+    requests, bytes
+        In it, of the whole program; 0 until it is measured.
+    peak, of_peak
+        As in `StepCandidate`; 0 until then.
     """
 
     loop: Loop
@@ -78,6 +82,10 @@ class LoopNode:
     ends: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     enters: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     within: npt.NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    requests: int = 0
+    bytes: int = 0
+    peak: int = 0
+    of_peak: int = 0
 
     @property
     def passes(self) -> int:

@@ -68,9 +68,7 @@ class ProgramLog:
             first[which] = n
             kind = log["kind"].astype(np.int64)
             age = np.where(kind == ALLOCATE, 0, kind - FREE)
-            base = np.full(int(age.max(initial=0)) + 1, UNKNOWN, dtype=np.int64)
-            for ago in range(len(base)):
-                base[ago] = first.get(which - ago, UNKNOWN)
+            base = np.array([first.get(which - ago, UNKNOWN) for ago in range(int(age.max(initial=0)) + 1)])
             known = base[age] != UNKNOWN
             part = log[known].copy()
             part["request"] = (part["request"] + base[age][known]).astype(np.uint32)

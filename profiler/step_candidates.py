@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .events import IntArray
 from .loop_iterations import LoopNode, held
 from .profile import Profile
 from .program_log import ProgramLog
@@ -82,67 +83,40 @@ class StepCandidate:
         return len(self.profile)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A loop of a program with its figures.
-
-    Attributes
-    ----------
-    node
-        The loop.
-    requests, bytes
-        In it, of the whole program.
-    peak, of_peak
-        As in `StepCandidate`.
-    """
-
-    node: LoopNode
-    requests: int
-    bytes: int
-    peak: int
-    of_peak: int
-
-
-def measure(log: ProgramLog, node: LoopNode, requests: int, size: int) -> Measured:
-    """Return the figures of a loop that requests so many blocks and bytes in all."""
+def measure(log: ProgramLog, loop: LoopNode, asked: IntArray) -> None:
+    """Find a loop's figures; ``asked``: what each call site requests in all, as `StepWatch.asked` returns it."""
+    numbers = np.unique(log.site[loop.within])
+    loop.requests, loop.bytes = asked[numbers[numbers >= 0] + 1].sum(axis=0).tolist()
+    loop.peak = held(log, loop)
     fullest = int(log.alive.argmax())
-    is_under_way = bool(((node.starts <= fullest) & (fullest < node.ends)).any())
-    of_peak = held(log, node, np.arange(len(log)) == fullest) if is_under_way else 0
-    return Measured(node, requests, size, held(log, node), of_peak)
+    if ((loop.starts <= fullest) & (fullest < loop.ends)).any():
+        loop.of_peak = held(log, loop, np.arange(len(log)) == fullest)
 
 
-def chosen(log: ProgramLog, loops: Sequence[Measured]) -> Measured | None:
+def chosen(log: ProgramLog, loops: Sequence[LoopNode]) -> LoopNode | None:
     """Return the loop that is the step; None if there is none. The module docstring tells how."""
-    often = [loop for loop in loops if loop.node.passes >= LEAST_PASSES]
+    often = [loop for loop in loops if loop.passes >= LEAST_PASSES]
     if not often:
         return None
-    nodes = {id(loop.node) for loop in often}
 
-    def within(outer: Measured | None) -> list[Measured]:
+    def within(outer: LoopNode | None) -> list[LoopNode]:
         """Return the loops that are directly in one, or in none."""
-        found = []
-        for loop in often:
-            around = next((node for node in loop.node.around() if id(node) in nodes), None)
-            if around is (None if outer is None else outer.node):
-                found.append(loop)
-        return found
+        around = ((loop, next((one for one in loop.around() if one in often), None)) for loop in often)
+        return [loop for loop, innermost in around if innermost is outer]
 
     outermost = within(None)
     total = sum(loop.bytes for loop in outermost)
 
-    def has_peak(loop: Measured) -> bool:
+    def has_peak(loop: LoopNode) -> bool:
         return loop.of_peak >= NOTABLE * int(log.alive.max()) and loop.bytes >= NOTABLE * total
 
     step = max(outermost, key=lambda loop: (has_peak(loop), loop.bytes))
-    while inner := [loop for loop in within(step) if not loop.node.loop.is_comprehension]:
+    while inner := [loop for loop in within(step) if not loop.loop.is_comprehension]:
         most = max(inner, key=lambda loop: loop.bytes)
-        if most.node.in_a_row < SELDOM or most.bytes < NEARLY * step.bytes:
+        if most.in_a_row < SELDOM or most.bytes < NEARLY * step.bytes:
             break
-        is_often = step.node.in_a_row >= SELDOM
-        if is_often and (
-            step.node.is_users > most.node.is_users
-            or most.peak < NEARLY * held(log, step.node, most.node.within)
-        ):
+        is_often = step.in_a_row >= SELDOM
+        if is_often and (step.is_users > most.is_users or most.peak < NEARLY * held(log, step, most.within)):
             break
         step = most
     return step

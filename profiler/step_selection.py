@@ -13,7 +13,7 @@ from .loops import line_of
 from .program_log import ProgramLog
 from .program_summary import Program
 from .recorded_step import profile_of
-from .step_candidates import Measured, StepCandidate, chosen, measure
+from .step_candidates import StepCandidate, chosen, measure
 from .steps import MOST_TURNS
 
 
@@ -33,23 +33,15 @@ def candidates_of(watch: StepWatch, sites: CallSites, program: Program) -> list[
     if not len(log):
         return []
     asked = watch.asked()
-    loops = _loops(log, sites, asked)
+    loops = [loop for loop in loops_of(log, sites) if loop.passes]
+    for loop in loops:
+        measure(log, loop, asked)
     step = chosen(log, loops)
     return [
         _candidate(log, loop, sites, asked.sum(axis=0), program, loop is step)
-        for loop in sorted(loops, key=lambda loop: int(loop.node.starts[0]))
-        if loop is step or _is_listed(loop.node)
+        for loop in sorted(loops, key=lambda loop: int(loop.starts[0]))
+        if loop is step or _is_listed(loop)
     ]
-
-
-def _loops(log: ProgramLog, sites: CallSites, asked: IntArray) -> list[Measured]:
-    nodes = [node for node in loops_of(log, sites) if node.passes]
-    measured = []
-    for node in nodes:
-        numbers = np.unique(log.site[node.within])
-        requests, size = asked[numbers[numbers >= 0] + 1].sum(axis=0).tolist()
-        measured.append(measure(log, node, requests, size))
-    return measured
 
 
 def _is_listed(node: LoopNode) -> bool:
@@ -86,39 +78,35 @@ def _usual_pass(log: ProgramLog, node: LoopNode) -> tuple[int, int, int]:
 
 def _candidate(
     log: ProgramLog,
-    loop: Measured,
+    loop: LoopNode,
     sites: CallSites,
     asked: IntArray,
     program: Program,
     is_step: bool,
 ) -> StepCandidate:
-    node = loop.node
-    start, end, following = _usual_pass(log, node)
-    row = int(np.searchsorted(node.starts, start))
-    first = row - next((back for back in range(row) if node.enters[row - back]), row)
-    before = node.starts[max(first, row - MOST_TURNS) : row].tolist()
+    start, end, following = _usual_pass(log, loop)
+    row = int(np.searchsorted(loop.starts, start))
+    first = row - next((back for back in range(row) if loop.enters[row - back]), row)
+    before = loop.starts[max(first, row - MOST_TURNS) : row].tolist()
     step = log.recorded([*before, start], end)
     profile, turns = profile_of(step, log.recorded([*before, start, end], following), sites.sites)
-    kind = log.signatures(node.starts, node.ends)
-    kept = int((node.ends - node.starts).sum())
+    kind = log.signatures(loop.starts, loop.ends)
+    kept = int((loop.ends - loop.starts).sum())
     scale = max(loop.requests / max(kept, 1), 1.0)
     times = round(int((kind == kind[row]).sum()) * scale)
-    passes = round(node.passes * scale)
-    profile = replace(
-        profile,
-        program=replace(
-            program,
-            steps=passes,
-            repeats=times,
-            step_requests=min(loop.requests, program.requests),
-            step_bytes=min(loop.bytes, program.bytes),
-            turns=turns,
-        ),
+    passes = round(loop.passes * scale)
+    program = replace(
+        program,
+        steps=passes,
+        repeats=times,
+        step_requests=min(loop.requests, program.requests),
+        step_bytes=min(loop.bytes, program.bytes),
+        turns=turns,
     )
-    name, text = _named(node, sites)
+    name, text = _named(loop, sites)
     requests, size = loop.requests / max(int(asked[0]), 1), loop.bytes / max(int(asked[1]), 1)
     return StepCandidate(
-        profile,
+        replace(profile, program=program),
         name,
         text,
         int(log.before[start]),

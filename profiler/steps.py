@@ -58,9 +58,8 @@ class StepLog:
     def equals(self, other: StepLog) -> bool:
         """Whether both steps requested the same sizes, on the same streams, in the same order."""
         pairs = (self.requested, other.requested), (self.streams, other.streams)
-        return all(
-            one.tobytes() == another.tobytes() for one, another in pairs
-        )  # array_equal loses exceptions
+        # Not array_equal, which loses exceptions.
+        return all(one.tobytes() == another.tobytes() for one, another in pairs)
 
     def alone(self) -> StepLog:
         """Return the log of this step where nothing was alive before; as the one after it, it frees nothing of it."""

@@ -53,12 +53,7 @@ class _Checker:
         self.resident = [bool(graph.resident[s]) for s in self.of]
         self.named = [set(row) for row in schedule.drops.rows()] if schedule.drops else [set()] * self.m
         self.runs: list[_Run] = []
-
-    def operator(self, i: int) -> str:
-        return f"{self.graph.label[i]} (operator {i})"
-
-    def value(self, v: int) -> str:
-        return f"{self.graph.name[v]} (value {v})"
+        self.operator, self.value = graph.operator_text, graph.value_text
 
     # --- rules that need no interpretation ---------------------------------------------------------------------------
 
@@ -190,9 +185,8 @@ class _Checker:
     # --- second time through: bytes ----------------------------------------------------------------------------------
 
     def interpret(self) -> int:
-        self.reread: dict[int, list[int]] = {
-            storage: [] for storage in self.uses
-        }  # runs, of reruns that read it
+        # Runs, of reruns that read a storage.
+        self.reread: dict[int, list[int]] = {storage: [] for storage in self.uses}
         for k, run in enumerate(self.runs):
             for storage in {self.of[v] for v in self.reads[run.operator] if run.again}:
                 self.reread[storage].append(k)

@@ -264,6 +264,14 @@ class StepGraph:
                     found[storage[value]].add(operator)
         return found
 
+    def operator_text(self, i: int) -> str:
+        """Return what an operator is called in messages."""
+        return f"{self.label[i]} (operator {i})"
+
+    def value_text(self, v: int) -> str:
+        """Return what a value is called in messages."""
+        return f"{self.name[v]} (value {v})"
+
     def has_phases(self) -> bool:
         """Whether its operators are of several phases: then the program itself runs those of the first one."""
         return bool(len(self) and (self.phase != self.phase[0]).any())
@@ -272,13 +280,6 @@ class StepGraph:
         """Return the same graph with other seconds, (n,)."""
         graph = copy.copy(self)
         graph.seconds = _column("seconds", seconds, np.float64, len(self))
-        graph._check()
-        return graph
-
-    def with_after(self, after: Iterable[Iterable[int]]) -> StepGraph:
-        """Return the same graph with other operators that each comes after, n rows."""
-        graph = copy.copy(self)
-        graph.after, graph._dependencies = Relation(after), None
         graph._check()
         return graph
 
@@ -322,42 +323,33 @@ class StepGraph:
 
     def _check(self) -> None:
         n, m = len(self), self.values
-        for what, rows, count, kind in (
-            ("reads", self.reads, m, "value"),
-            ("writes", self.writes, m, "value"),
-            ("after", self.after, n, "operator"),
-        ):
-            _check_relation(what, rows, n, count, kind)
+        _check_relation("reads", self.reads, n, m, "value")
+        _check_relation("writes", self.writes, n, m, "value")
+        _check_relation("after", self.after, n, n, "operator")
         if len(self.label) != n or len(self.name) != m:
             raise GraphError(f"{len(self.label)} labels and {len(self.name)} names; expected {n} and {m}")
         for what in ("size", "packed", "seconds", "workspace"):
             column = getattr(self, what)
             if not (column >= 0).all():
                 i = int((column >= 0).argmin())
-                of = (
-                    f"{self.name[i]} (value {i})"
-                    if what in _VALUE_COLUMNS
-                    else f"{self.label[i]} (operator {i})"
-                )
+                of = self.value_text(i) if what in _VALUE_COLUMNS else self.operator_text(i)
                 raise GraphError(f"{of}: {what} {column[i]}; expected 0 or more")
         if m and (self.storage.min() < 0 or self.storage.max() >= m):
             v = int(np.flatnonzero((self.storage < 0) | (self.storage >= m))[0])
             raise GraphError(
-                f"{self.name[v]} (value {v}): storage {self.storage[v]}; expected a value, 0 to {m - 1}"
+                f"{self.value_text(v)}: storage {self.storage[v]}; expected a value, 0 to {m - 1}"
             )
         views = np.flatnonzero(self.storage[self.storage] != self.storage)
         if len(views):
-            v = int(views[0])
-            raise GraphError(
-                f"{self.name[v]} (value {v}) is a view of a view; expected the value that has the storage"
-            )
+            view = self.value_text(int(views[0]))
+            raise GraphError(f"{view} is a view of a view; expected the value that has the storage")
         written = self.resident[self.storage].copy()
         for operator, (reads, writes) in enumerate(zip(self.reads.rows(), self.writes.rows(), strict=True)):
             for value in reads:
                 if not written[value]:
                     raise GraphError(
-                        f"{self.label[operator]} (operator {operator}) reads {self.name[value]} (value {value}), "
-                        "which no operator before it writes; expected a resident value or a written one (a cycle?)"
+                        f"{self.operator_text(operator)} reads {self.value_text(value)}, which no operator before it "
+                        "writes; expected a resident value or a written one (a cycle?)"
                     )
             for value in writes:
                 written[value] = True

@@ -111,13 +111,13 @@ def _partition(graph: StepGraph, streams: Sequence[Sequence[int]]) -> list[int]:
                 )
             if stream[operator] >= 0:
                 raise GraphError(
-                    f"{graph.label[operator]} (operator {operator}) is in the streams {stream[operator]} and {s}; "
+                    f"{graph.operator_text(operator)} is in the streams {stream[operator]} and {s}; "
                     "expected one"
                 )
             stream[operator] = s
     if -1 in stream:
         operator = stream.index(-1)
-        raise GraphError(f"{graph.label[operator]} (operator {operator}) is in no stream; expected one")
+        raise GraphError(f"{graph.operator_text(operator)} is in no stream; expected one")
     return stream
 
 
@@ -130,8 +130,8 @@ def _order(graph: StepGraph, before: list[set[int]]) -> list[int]:
     except CycleError as error:
         operator = error.args[1][0]
         raise GraphError(
-            f"the streams' order contradicts the data's at {graph.label[operator]} (operator {operator}), which would "
-            "have to run before itself (a cycle)"
+            f"the streams' order contradicts the data's at {graph.operator_text(operator)}, which would have to run "
+            "before itself (a cycle)"
         ) from None
 
 
@@ -233,7 +233,7 @@ def check_reuse(graph: StepGraph, streams: Sequence[Sequence[int]], reuse: Reuse
             true = sum(operator in after[other] for other in stream)
             if reuse.clock[operator, s] != true:
                 raise GraphError(
-                    f"{graph.label[operator]} (operator {operator}): the certificate has {reuse.clock[operator, s]} "
+                    f"{graph.operator_text(operator)}: the certificate has {reuse.clock[operator, s]} "
                     f"operators of stream {s} before it; {true} are"
                 )
     needs, begins = [], []
@@ -297,8 +297,6 @@ def read_streams(path: str | os.PathLike[str], graph: StepGraph) -> list[list[in
         raise FormatError(path, f"not a CSV file ({error})") from None
     missing = sorted(set(range(len(graph))) - seen)
     if missing:
-        i = missing[0]
-        raise FormatError(
-            path, f"{graph.label[i]} (operator {i}) is in no stream; expected each of {len(graph)}"
-        )
+        text = graph.operator_text(missing[0])
+        raise FormatError(path, f"{text} is in no stream; expected each of {len(graph)}")
     return list(streams.values())

@@ -218,8 +218,7 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
         for other in before:
             if place[other] > place[operator]:
                 raise ScheduleError(
-                    f"{graph.label[operator]} (operator {operator}) runs before {graph.label[other]} "
-                    f"(operator {other}), which it depends on"
+                    f"{graph.operator_text(operator)} runs before {graph.operator_text(other)}, which it depends on"
                 )
     if m and (way.min() < Way.KEPT or way.max() > Way.ON_DEMAND):
         raise ScheduleError(f"a way {way.min()} or {way.max()}; expected {Way.KEPT} to {Way.ON_DEMAND}")
@@ -227,16 +226,14 @@ def require_valid(graph: StepGraph, schedule: Schedule) -> None:
     if len(apart):
         value = int(apart[0])
         raise ScheduleError(
-            f"{graph.name[value]} (value {value}) is {Way(way[value]).name} and the value whose storage it shares "
+            f"{graph.value_text(value)} is {Way(way[value]).name} and the value whose storage it shares "
             f"{Way(way[graph.storage[value]]).name}; expected one way for one storage"
         )
     may = choices(graph)
     for value in np.flatnonzero(way != Way.KEPT).tolist():
         if Way(way[value]) not in may[graph.storage[value]]:
             allowed = " or ".join(w.name for w in may[graph.storage[value]])
-            raise ScheduleError(
-                f"{graph.name[value]} (value {value}) is {Way(way[value]).name}; expected {allowed}"
-            )
+            raise ScheduleError(f"{graph.value_text(value)} is {Way(way[value]).name}; expected {allowed}")
 
     if schedule.drops is not None:
         _require_drops(graph, schedule.drops, way)
@@ -247,7 +244,7 @@ def _require_drops(graph: StepGraph, drops: Relation, way: IntArray) -> None:
         raise ScheduleError(f"{len(drops)} rows of drops; expected one for each of {graph.values} values")
     users = graph.users()
     for value, operators in enumerate(drops.rows()):
-        where = f"{graph.name[value]} (value {value}) is dropped after operators {operators}; expected none, "
+        where = f"{graph.value_text(value)} is dropped after operators {operators}; expected none, "
         if operators and graph.has_phases():
             raise ScheduleError(where + "in a step with phases")
         if operators and (way[value] != Way.DROPPED or graph.storage[value] != value):

@@ -25,8 +25,6 @@ class Storages:
         For each storage the operators that write one of its values, in the order of the step.
     sources
         For each storage those that its writers read, without itself and without resident ones.
-    seconds
-        For each storage the seconds of its writers.
     """
 
     def __init__(self, graph: StepGraph) -> None:
@@ -42,8 +40,6 @@ class Storages:
             for s in dict.fromkeys(self.of[v] for v in written):
                 self.writers[s].append(operator)
                 self.sources[s].update({self.of[v] for v in reads[operator]} - resident - {s})
-        seconds = graph.seconds.tolist()
-        self.seconds = {s: sum(seconds[o] for o in writers) for s, writers in self.writers.items()}
 
     def droppable(self, storage: int) -> bool:
         """Whether it may be dropped."""

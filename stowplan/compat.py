@@ -162,8 +162,6 @@ def _environment_check_runs() -> bool:
             warnings.simplefilter("ignore")  # both are deprecated
             importlib.import_module("numpy.distutils.system_info")
             importlib.import_module("pkg_resources")
-    except (
-        Exception
-    ):  # missing, or there and broken: an old pkg_resources on Python 3.12 raises AttributeError
+    except Exception:  # missing, or broken: an old pkg_resources on Python 3.12 raises AttributeError
         return False
     return True

@@ -123,7 +123,7 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
 
     def teardown(self, worker: Worker) -> None:
         """Leave a worker's process to NumPy's default handler again; called by Dask."""
-        if not _process.serves(worker):
+        if worker.id not in _process.workers:
             return
         for name in METRICS:
             worker.metrics.pop(name, None)
@@ -141,12 +141,12 @@ class PoolPlugin(WorkerPlugin):  # type: ignore[misc]  # Dask's is untyped here
         """Return one column; Dask requests them with every heartbeat."""
         if self._log is not None and time.monotonic() > self._logged + LOG_SECONDS:
             self._write_log()
-        return METRICS[name](_process.stats())
+        return METRICS[name](stats())
 
     def _write_log(self) -> None:
         assert self._log is not None
         self._logged = time.monotonic()
-        line = {"time": time.time(), "pid": os.getpid()} | asdict(_process.stats())
+        line = {"time": time.time(), "pid": os.getpid()} | asdict(stats())
         with self._log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -159,22 +159,23 @@ def stats() -> Stats:
     PoolError
         No pool serves this process.
     """
-    return _process.stats()
+    if _process.pool is None:
+        raise PoolError(
+            "no pool serves this worker; expected client.register_plugin(stowplan.dask.PoolPlugin())"
+        )
+    return _process.pool.stats
 
 
 class _Process:
     """What serves the workers of this process."""
 
     def __init__(self) -> None:
-        self._workers: set[str] = set()
+        self.workers: set[str] = set()
         self.pool: NumpyPool | None = None
-
-    def serves(self, worker: Worker) -> bool:
-        return worker.id in self._workers
 
     def join(self, worker: Worker, limit: int | None) -> str | None:
         """Serve a worker, or tell why not."""
-        if not self._workers:
+        if not self.workers:
             from ..allocator import NumpyPool
 
             pool = NumpyPool(limit=limit)
@@ -185,27 +186,15 @@ class _Process:
             except PoolError as error:
                 return f"stowplan serves no tasks of {worker.name}: {error}"
             self.pool = pool
-        self._workers.add(worker.id)
+        self.workers.add(worker.id)
         return None
 
     def leave(self, worker: Worker) -> None:
         """Serve it no longer. Arrays that the pool has handed out stay its own; so may tasks that run still."""
-        self._workers.discard(worker.id)
-        if self._workers or self.pool is None:
-            return
-        self.pool.uninstall()
-        self.pool = None
-
-    def trim(self) -> None:
-        if self.pool is not None:
-            self.pool.trim()
-
-    def stats(self) -> Stats:
-        if self.pool is None:
-            raise PoolError(
-                "no pool serves this worker; expected client.register_plugin(stowplan.dask.PoolPlugin())"
-            )
-        return self.pool.stats
+        self.workers.discard(worker.id)
+        if not self.workers and self.pool is not None:
+            self.pool.uninstall()
+            self.pool = None
 
 
 _process = _Process()
@@ -215,6 +204,7 @@ def _resident(worker: Worker, measure: Callable[[], int]) -> int:
     """Return the bytes that a worker's process has resident. If Dask would act on them, the pool is trimmed first."""
     manager = worker.memory_manager
     shares = (manager.memory_spill_fraction, manager.memory_pause_fraction, config.get(TERMINATE))
-    if measure() > min(filter(None, shares), default=1.0) * (manager.memory_limit or sys.maxsize):
-        _process.trim()
+    limit = min(filter(None, shares), default=1.0) * (manager.memory_limit or sys.maxsize)
+    if measure() > limit and _process.pool is not None:
+        _process.pool.trim()
     return measure()

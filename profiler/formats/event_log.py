@@ -65,9 +65,8 @@ class EventLog:
         self._sites: dict[str, int] = {}
         self._live: dict[int, int] = {}  # address to block
         self._seen: set[int] = set()
-        self._before: dict[
-            int, tuple[int, int, int]
-        ] = {}  # address to event, size, ns: blocks from before the log
+        # Blocks from before the log: address to event, size, ns.
+        self._before: dict[int, tuple[int, int, int]] = {}
 
     def __len__(self) -> int:
         """Count the allocations so far."""

@@ -89,9 +89,8 @@ def read(path: str | os.PathLike[str]) -> Profile:
             log.free(address, ns, int(size))
     profile = log.profile(is_whole=True)
     peak = profile.live_peak or int(profile.live_bytes().max(initial=0))
-    wanted, refused = (
-        max(log.failed, default=(0, 0)) if len(profile.alive) and (profile.alive >= 0).all() else (0, 0)
-    )
+    is_known = len(profile.alive) and (profile.alive >= 0).all()
+    wanted, refused = max(log.failed if is_known else (), default=(0, 0))
     program = Program(
         "RMM",
         requests=len(profile),

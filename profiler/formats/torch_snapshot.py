@@ -272,16 +272,11 @@ def _snapshot(profile: Profile, offsets: IntArray) -> dict[str, Any]:
     trace: list[dict[str, Any]] = []
     for block, allocates in _in_order(profile):
         size, ns = int(profile.size[block]), int((profile.alloc_ns if allocates else profile.free_ns)[block])
-        whole = int(rounded[block])
-        if allocates:
-            if not planned[block]:
-                trace.append(event("segment_alloc", block, whole, ns))
-            trace.append(event("alloc", block, size, ns))
-        else:
-            trace.append(event("free_requested", block, size, ns))
-            trace.append(event("free_completed", block, size, ns))
-            if not planned[block]:
-                trace.append(event("segment_free", block, whole, ns))
+        entries = [("alloc", size)] if allocates else [("free_requested", size), ("free_completed", size)]
+        if not planned[block]:  # around them, its own segment comes and goes
+            around = [("segment_alloc" if allocates else "segment_free", int(rounded[block]))]
+            entries = around + entries if allocates else entries + around
+        trace += [event(action, block, count, ns) for action, count in entries]
 
     left = np.flatnonzero(profile.escaped | profile.wrapped)
     stream = int(profile.stream[planned].max(initial=0))  # plans are made for one
@@ -352,9 +347,7 @@ register(
         "torch",
         "PyTorch's memory snapshot, a pickle; for pytorch.org/memory_viz",
         suffixes=(".pickle", ".pkl"),
-        recognizes=lambda head: head.startswith(
-            b"\x80"
-        ),  # PROTO, the first instruction of every pickle today
+        recognizes=lambda head: head.startswith(b"\x80"),  # PROTO: every pickle of today begins with it
         read=read,
         write=write,
         shows_plan=True,

@@ -48,7 +48,7 @@ class Recorder:
         self._entered: ExitStack | None = None
         self._last: Recorded | None = None  # of the marked steps, if nothing of it was lost
         self._profile: Profile | None = None
-        self._signature = 0  # of the profile's step
+        self._signature, self._turns = 0, 1  # of the profile's step; steps that the profile covers
 
     @unbroken
     def __enter__(self) -> Self:
@@ -121,9 +121,7 @@ class Recorder:
                 )
             steps = "passes of a loop" if self._auto_step else "steps (`with recorder.step():`)"
             raise ProfileError(f"no profile yet; expected: two {steps} in a row, of the same blocks")
-        assert self._profile.program is not None
-        turns = self._profile.program.turns
-        return replace(self._profile, program=replace(self.program(self._signature), turns=turns))
+        return replace(self._profile, program=replace(self.program(self._signature), turns=self._turns))
 
     def candidates(self) -> list[StepCandidate]:
         """Return the steps that were found, in the order of the program.
@@ -173,9 +171,8 @@ class Recorder:
             before, step = self._last, self._end_step()
             self._last = step if step.complete and is_whole else None
             if before is not None and self._last is not None and before.signature == step.signature:
-                profile, turns = profile_of(before, step, self._names())
-                program = replace(self.program(step.signature), turns=turns)
-                self._profile, self._signature = replace(profile, program=program), step.signature
+                self._profile, self._turns = profile_of(before, step, self._names())
+                self._signature = step.signature
 
     def _unwatched(self) -> AbstractContextManager[None]:
         """Return a context in which the recorder's own arrays are made: they are none of the program's."""

@@ -14,7 +14,6 @@ runs; where several run at once, it has none. This module imports PyTorch when a
 
 from __future__ import annotations
 
-import functools
 import os
 from contextlib import ExitStack
 
@@ -70,7 +69,6 @@ class TorchRecorder(Recorder):
         self._watch = self._heap = _recorder.HeapRecorder(small, self._sites)
 
     def _begin(self, undone: ExitStack) -> None:
-        _forget_in_children()
         if not self._heap.watch():
             raise PoolError("another recorder of PyTorch's tensors is entered; expected one at a time")
         undone.callback(self._heap.leave)
@@ -83,6 +81,4 @@ class TorchRecorder(Recorder):
             self._compiled.listen(_recorder.operator_listener())
 
 
-@functools.cache
-def _forget_in_children() -> None:
-    os.register_at_fork(after_in_child=_recorder.forget_watcher)
+os.register_at_fork(after_in_child=_recorder.forget_watcher)

@@ -21,7 +21,7 @@ from .registry import Answer, OrderingOptions, Solver, register
 
 def _compiled(name: str) -> Solver:
     def solve(problem: OrderProblem, options: OrderingOptions) -> Answer:
-        order, bound, found_by, states, interrupted = _ordering.solve(
+        found = _ordering.solve(
             name,
             problem.workspace.tolist(),
             problem.before.rows(),
@@ -32,7 +32,7 @@ def _compiled(name: str) -> Solver:
             options.time_limit,
             options.report,
         )
-        return Answer(order, bound, found_by, states, interrupted)
+        return Answer(*found)
 
     solve.__name__ = name
     return solve

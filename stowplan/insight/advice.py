@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..scheduling.graph import Relation
     from ..scheduling.solve import Solution
 
-__all__ = ["Remedy", "of_graph", "of_profile", "parts_of_graph", "parts_of_profile"]
-
 SHARES = (0.8, 0.5)
 """Of the recorded peak: the budgets that recomputation is tried at."""
 

@@ -22,8 +22,6 @@ from ..profiler import Profile
 from .pool_models import POOL_MODELS, Requests, RmmPoolModel
 from .pool_models.heap import PoolFullError
 
-__all__ = ["POOLS", "UNIT", "Failure", "Log", "first_failure", "log_of", "smallest_capacity"]
-
 POOLS = ("rmm", "cupy", "pytorch", "none")
 UNIT = 1 << 20
 """Bytes: what a smallest capacity is a multiple of."""

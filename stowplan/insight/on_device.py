@@ -20,20 +20,6 @@ from typing import Any
 from ..profiler import Profile
 from .comparison import ALIGNMENT, POOL_TITLES, compare
 
-__all__ = [
-    "FITS",
-    "NOT",
-    "NOT_KNOWN",
-    "POOLS",
-    "TOO_CLOSE",
-    "UNKNOWN",
-    "Way",
-    "own_pool",
-    "remedies",
-    "verdict_of",
-    "ways",
-]
-
 POOLS = ("cupy", "pytorch", "pytorch-expandable")
 UNKNOWN = 800 << 20
 """Bytes that the context and the libraries of a device may take: 300 to 800 MiB is usual."""

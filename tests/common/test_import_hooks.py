@@ -6,13 +6,11 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stowplan.common.import_hooks import once_imported, when_imported
+from stowplan.common.import_hooks import once_imported
 
 NAME = "module_that_nobody_else_has"
 
@@ -27,40 +25,39 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert sys.meta_path == before
 
 
-@pytest.mark.parametrize("hook", [when_imported, lambda *told: nullcontext(once_imported(*told))])
-def test_once_and_after_the_module_has_run(path: Path, hook: Any) -> None:
+def test_once_and_after_the_module_has_run(path: Path) -> None:
     path.write_text("answer = 42")
     seen = []
-    with hook(NAME, lambda: seen.append(sys.modules[NAME].answer)):
-        assert importlib.util.find_spec(NAME) is not None  # who only looks for it
-        assert seen == []
-        assert importlib.import_module(NAME).answer == 42
-        assert seen == [42]
-        importlib.reload(sys.modules[NAME])
+    once_imported(NAME, lambda: seen.append(sys.modules[NAME].answer))
+    assert importlib.util.find_spec(NAME) is not None  # who only looks for it
+    assert seen == []
+    assert importlib.import_module(NAME).answer == 42
     assert seen == [42]
-    with hook(NAME, lambda: seen.append("at once")):
-        assert seen == [42, "at once"]
+    importlib.reload(sys.modules[NAME])
+    assert seen == [42]
+    once_imported(NAME, lambda: seen.append("at once"))
+    assert seen == [42, "at once"]
 
 
 def test_a_module_that_fails_or_is_not_there(path: Path) -> None:
     seen: list[None] = []
-    with when_imported(NAME, lambda: seen.append(None)):
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module(NAME)
-        path.write_text("1 / 0")
-        importlib.invalidate_caches()
-        with pytest.raises(ZeroDivisionError):
-            importlib.import_module(NAME)
-        assert seen == []
-        path.write_text("mended = True  # and of another length")
+    once_imported(NAME, lambda: seen.append(None))
+    with pytest.raises(ModuleNotFoundError):
         importlib.import_module(NAME)
-        assert len(seen) == 1
+    path.write_text("1 / 0")
+    importlib.invalidate_caches()
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module(NAME)
+    assert seen == []
+    path.write_text("mended = True  # and of another length")
+    importlib.import_module(NAME)
+    assert len(seen) == 1
 
 
 def test_nobody_is_told_afterwards(path: Path) -> None:
     path.write_text("")
     seen: list[None] = []
-    with when_imported(NAME, lambda: seen.append(None)):
-        pass
+    leave = once_imported(NAME, lambda: seen.append(None))
+    leave()
     importlib.import_module(NAME)
     assert seen == []

@@ -51,7 +51,8 @@ def pairs() -> StepGraph:
 def test_the_published_diamond(solver: str, after: list[int], least: int) -> None:
     """A writes what B reads, B what C and D read, D what E does, C and E what F does; and C may come before E."""
     reads, writes = [[], [0], [1], [2], [3], [4, 5], [6]], [[0], [1, 2], [5], [3], [4], [6], []]
-    graph = StepGraph(reads, writes, [10, 20, 30, 40, 50, 60, 10]).with_after([[], [], [], [], after, [], []])
+    rows = [[], [], [], [], after, [], []]
+    graph = StepGraph(reads, writes, [10, 20, 30, 40, 50, 60, 10], after=rows)
     found = order(graph, solver)
     assert (found.peak, found.lower_bound, found.optimal) == (least, least, True)
 

@@ -79,11 +79,6 @@ class Name(click.ParamType):  # type: ignore[type-arg]
         self.name = kind
         self._known = known
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Import what the name may be of."""
-        self._known()
-        return str(value)
-
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:

@@ -35,23 +35,15 @@ DOUBLINGS = 4
 """How often the largest recorded batch is doubled for the batches predicted by default."""
 
 
-class BatchFile(click.Path):
-    """``BATCH=PROFILE``, of a step of that batch size."""
-
-    name = "batch=profile"
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the batch and the path."""
-        batch, sign, path = str(value).partition("=")
-        expected = "expected BATCH=PROFILE, like 2=two.profile"
-        if sign and ":" in batch:
-            self.fail(f"{value!r}: named shapes were removed; {expected}", param, ctx)
-        if not sign or not batch.isdecimal() or not int(batch):
-            self.fail(f"{value!r}; {expected}", param, ctx)
-        return int(batch), super().convert(path, param, ctx)
+def _batch_file(text: str) -> tuple[int, Path]:
+    """Read ``BATCH=PROFILE``; return the batch and the path."""
+    batch, sign, path = text.partition("=")
+    expected = "expected BATCH=PROFILE, like 2=two.profile"
+    if sign and ":" in batch:
+        raise ValueError(f"{text!r}: named shapes were removed; {expected}")
+    if not sign or not batch.isdecimal() or not int(batch):
+        raise ValueError(f"{text!r}; {expected}")
+    return int(batch), Path(path)
 
 
 def _device(text: str) -> int:
@@ -67,7 +59,9 @@ def _device(text: str) -> int:
     "Predict the memory of any batch size, and which one fits.",
     "fit 2=two.profile 3=three.profile 4=four.profile --memory 16GiB",
 )
-@click.argument("files", metavar="BATCH=PROFILE...", type=BatchFile(), nargs=-1, required=True)
+@click.argument(
+    "files", metavar="BATCH=PROFILE...", type=Parsed("batch", _batch_file), nargs=-1, required=True
+)
 @click.option(
     "--batch", "batches", type=click.IntRange(min=1), multiple=True, help="Predict this batch size."
 )

@@ -102,7 +102,7 @@ def pack(
             blocks,
             placement,
             solvers,
-            inclusive=graph is None and _has_last_ticks(source),
+            inclusive=graph is None and _is_csv(source) and has_last_ticks(source),
         ),
         bad=placement.status == "unknown",
         why=f"no placement within {options['capacity']} bytes was found; one may exist",
@@ -137,10 +137,6 @@ def _is_csv(source: Path) -> bool:
         return formats.detect(source) == "minimalloc"
     except FormatError:
         return True
-
-
-def _has_last_ticks(source: Path) -> bool:
-    return _is_csv(source) and has_last_ticks(source)
 
 
 def _of_file(source: Path) -> Problem:

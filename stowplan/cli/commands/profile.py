@@ -16,7 +16,8 @@ from ._options import OutputFile, refuse
 from .run import warn_of_options
 
 if TYPE_CHECKING:
-    from ...profiler import CupyRecorder, NumpyRecorder, Profile, TorchRecorder
+    from ...profiler import Profile
+    from ...profiler.recorders.recorder import Recorder
     from ...profiler.step_candidates import StepCandidate
     from ...scheduling import StepGraph
     from ..scripts import Script
@@ -42,10 +43,8 @@ def _not_ours(
 
 
 @click.command(
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_interspersed_args": False,
-    },  # behind SCRIPT all is its own
+    # Behind SCRIPT all is its own.
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     short_help="Run a program, and write a profile of its repeated step.",
     epilog="Example: stowplan profile -o step.profile train.py --epochs 2; stowplan show step.profile",
 )
@@ -160,7 +159,7 @@ def _record_profile(
     callers: int,
 ) -> int:
     """Run a program, and write the profile of its step; return the exit status."""
-    from ..scripts.auto_recorders import recording
+    from ..scripts.auto_recorders import recording, seen
     from ..scripts.script import INTERRUPTED
 
     say(f"stowplan: recording {program}; Ctrl-C ends it and keeps what was recorded")
@@ -170,7 +169,7 @@ def _record_profile(
         left = f"{path} stays as it was" if path.exists() else "nothing was written"
         say(f"stowplan: {program} failed with exit status {status}; {left}")
         return status
-    recorder = recorders.seen()
+    recorder = seen(recorders)
     if recorder is None:
         library = "PyTorch" if device == "torch" else "CuPy"
         say(f"stowplan: {program} allocated no memory by {library}; nothing was written")
@@ -195,7 +194,7 @@ def _record_profile(
 
 
 def _step_of(
-    recorder: NumpyRecorder | CupyRecorder | TorchRecorder,
+    recorder: Recorder,
     candidates: list[StepCandidate],
     number: int | None,
     *,

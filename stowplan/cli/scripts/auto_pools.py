@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...common.import_hooks import when_imported
+from ...common.import_hooks import once_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def pools(auto_step: bool = False) -> Iterator[dict[str, Pool]]:
         stack.callback(pool.uninstall)
         stack.enter_context(steps_go_to(pool.step))
         serve_cupy = lambda: stack.enter_context(_cupy_served(serving))  # noqa: E731
-        stack.enter_context(when_imported("cupy", serve_cupy))
+        stack.callback(once_imported("cupy", serve_cupy))
         yield serving
 
 

@@ -6,52 +6,36 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ...allocator.backends.numpy_pool import SMALL
 from ...allocator.backends.torch_pool import SMALL as SMALL_OF_TORCH
 from ...common.errors import MissingDependencyError
-from ...common.import_hooks import when_imported
+from ...common.import_hooks import once_imported
 from .step_markers import steps_go_to
 
 if TYPE_CHECKING:
-    from ...profiler import CupyRecorder, NumpyRecorder, TorchRecorder
-    from ...profiler._recorder import CallSites
-
-    R = TypeVar("R", NumpyRecorder, CupyRecorder, TorchRecorder)
+    from ...profiler.recorders.recorder import Recorder
 
 DEVICES = ("auto", "cpu", "gpu", "torch")
 """Whose requests are recorded: NumPy's, CuPy's, those of PyTorch's CPU tensors; ``auto``: of all of them."""
 
 
-@dataclass
-class Recorders:
-    """The recorders of a program.
-
-    Attributes
-    ----------
-    numpy, cupy, torch
-        None if the device rules it out, or as long as the program has not imported CuPy or PyTorch.
-    """
-
-    numpy: NumpyRecorder | None = None
-    cupy: CupyRecorder | None = None
-    torch: TorchRecorder | None = None
-
-    def seen(self) -> NumpyRecorder | CupyRecorder | TorchRecorder | None:
-        """Return CuPy's recorder if it saw a request, else NumPy's or PyTorch's, whichever saw more bytes; or None."""
-        if self.cupy is not None and self.cupy.requests:
-            return self.cupy
-        host = [recorder for recorder in (self.numpy, self.torch) if recorder is not None]
-        return max(host, key=lambda recorder: recorder.program().bytes, default=None)
+def seen(recorders: dict[str, Recorder]) -> Recorder | None:
+    """Return CuPy's recorder if it saw a request, else NumPy's or PyTorch's, whichever saw more bytes; or None."""
+    if "CuPy" in recorders and recorders["CuPy"].requests:
+        return recorders["CuPy"]
+    host = [recorders[name] for name in ("NumPy", "PyTorch") if name in recorders]
+    return max(host, key=lambda recorder: recorder.program().bytes, default=None)
 
 
 @contextmanager
 def recording(
     device: str = "auto", *, sites: bool = True, small: int | None = None, stacks: int = 0, callers: int = 0
-) -> Iterator[Recorders]:
-    """Record the requests of this thread, and of PyTorch's CPU tensors on all threads.
+) -> Iterator[dict[str, Recorder]]:
+    """Record the requests of this thread, and of PyTorch's CPU tensors on all threads; yield recorders by library.
+
+    CuPy's and PyTorch's are among them once the program has imported these.
 
     Where PyTorch's cannot be recorded, for want of a compiler, there is a RuntimeWarning, or, if they are the only ones
     requested, an error in the program's import.
@@ -74,22 +58,29 @@ def recording(
     from ...profiler.recorders.call_sites import call_sites
 
     where = call_sites(stacks, callers) if sites else None
-    found = Recorders()
+    found: dict[str, Recorder] = {}
     with ExitStack() as stack:
 
-        def watch(recorder: R) -> R:
+        def watch(recorder: Recorder) -> None:
             stack.enter_context(recorder)
             stack.enter_context(steps_go_to(lambda key: recorder.step()))
-            return recorder
+            found[recorder.library] = recorder
 
         def watch_cupy() -> None:
             from ...profiler import CupyRecorder
 
-            found.cupy = watch(CupyRecorder(auto_step=True, sites=where or False, small=small or 0))
+            watch(CupyRecorder(auto_step=True, sites=where or False, small=small or 0))
 
         def watch_torch() -> None:
-            recorder = _torch_recorder(device, where or False, small)
-            found.torch = recorder and watch(recorder)
+            from ...profiler import TorchRecorder
+
+            least = SMALL_OF_TORCH if small is None else small
+            try:
+                watch(TorchRecorder(auto_step=True, sites=where or False, small=least))
+            except MissingDependencyError as error:
+                if device == "torch":
+                    raise
+                warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=2)
 
         def name_chainer() -> None:
             from ...profiler.recorders.chainer_names import ChainerNames
@@ -99,30 +90,14 @@ def recording(
 
         if device in ("auto", "cpu"):
             least = SMALL if small is None else small
-            found.numpy = watch(
-                NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True)
-            )
+            watch(NumpyRecorder(auto_step=True, sites=where or False, small=least, threads=True))
         if device in ("auto", "gpu"):
-            stack.enter_context(when_imported("cupy", _here(watch_cupy)))
+            stack.callback(once_imported("cupy", _here(watch_cupy)))
         if device in ("auto", "torch"):
-            stack.enter_context(when_imported("torch", watch_torch))
+            stack.callback(once_imported("torch", watch_torch))
         if where is not None:
-            stack.enter_context(when_imported("chainer", _here(name_chainer)))
+            stack.callback(once_imported("chainer", _here(name_chainer)))
         yield found
-
-
-def _torch_recorder(device: str, sites: CallSites | bool, small: int | None) -> TorchRecorder | None:
-    """Return a recorder, or warn that there can be none; raise if the caller wants no other one."""
-    from ...profiler import TorchRecorder
-
-    least = SMALL_OF_TORCH if small is None else small
-    try:
-        return TorchRecorder(auto_step=True, sites=sites, small=least)
-    except MissingDependencyError as error:
-        if device == "torch":
-            raise
-        warnings.warn(f"PyTorch's tensors are not recorded: {error}", RuntimeWarning, stacklevel=3)
-        return None
 
 
 def _here(action: Callable[[], object]) -> Callable[[], None]:

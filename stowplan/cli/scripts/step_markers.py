@@ -16,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from ...common.errors import ScriptError
@@ -79,12 +78,10 @@ class step:  # noqa: N801  # used as a function
                 stack.enter_context(stepper(self._key))
             self._stack = stack.pop_all()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         stack, self._stack = self._stack, None
         if stack is not None:
-            stack.__exit__(kind, error, trace)
+            stack.__exit__(*error)
 
     def __call__(self, function: F) -> F:
         """Return the function, each call of which is a step."""
