@@ -52,7 +52,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes as outside_modes,
 )
 
-TRIED = (2, 14)
+TRIED = (2, 15)
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 if VERSION > TRIED:

@@ -10,12 +10,18 @@ from types import CodeType
 from .._recorder import CallSites
 
 
+ROOMS = (
+    *("stowplan", "common", "profiler", "scheduling", "packing", "planning", "allocator", "prediction"),
+    *("integrations", "papers"),
+)
+"""The folders of a checkout that have stowplan's code (tools/rooms.txt)."""
+
+
 def _own_folders(top: str) -> tuple[str, ...]:
     """Return stowplan's folders: the package's own, or in a checkout its rooms, which stand side by side at the top."""
     if os.path.exists(os.path.join(top, "__init__.py")):
         return (os.path.join(top, ""),)
-    rooms = ("stowplan", "profiler", "scheduling", "packing", "planning", "allocator")
-    return tuple(os.path.join(top, name, "") for name in rooms)
+    return tuple(os.path.join(top, name, "") for name in ROOMS)
 
 
 _OWN_FOLDERS = _own_folders(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stowplan import NumpyRecorder
 from stowplan.profiler.loop_iterations import LoopNode, loops_of
 from stowplan.profiler.program_log import ProgramLog
-from stowplan.profiler.recorders.call_sites import call_sites
+from stowplan.profiler.recorders.call_sites import ROOMS, call_sites
 
 SMALL = 1033
 
@@ -25,6 +25,11 @@ bodies = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def test_every_room_is_stowplans_own() -> None:
+    rooms = Path(__file__).parents[2].joinpath("tools/rooms.txt").read_text().split()
+    assert {"stowplan", *(room.partition("/")[0] for room in rooms)} == set(ROOMS)
 
 
 def source(body: list[object]) -> str:

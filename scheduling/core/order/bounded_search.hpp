@@ -12,7 +12,7 @@
 //
 // If a closed set X between the two has fewer bytes alive than C, then the one with the fewest is reached within the
 // budget as well (by the operators of X in the order in which they ran on the way to C), and the search goes on from
-// X. X is a minimum cut (flow.hpp).
+// X. X is a minimum cut (max_flow.hpp).
 //
 // Sets that have failed are remembered. A search that is finished without an order names the least budget at which it
 // would have gone differently: no order has a smaller peak.

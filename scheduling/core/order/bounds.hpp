@@ -4,7 +4,7 @@
 // have. So alive are at least its own bytes and
 //
 //   must_live     every storage that something before it starts and it, or something after it, ends: O(n * storages)
-//   cut           the fewest bytes over all closed sets between the two: a minimum cut (flow.hpp), never less
+//   cut           the fewest bytes over all closed sets between the two: a minimum cut (max_flow.hpp), never less
 //
 // No order has a smaller peak than the greatest of these.
 #pragma once

@@ -64,7 +64,7 @@ struct Draft {
   std::vector<Storage> storages;
 };
 
-// Which operators come before each operator, and after it, through any number of others: n * n bits, twice.
+// Which operators come before each operator, through any number of others: n * n bits.
 class Reach {
  public:
   // The operators are numbered so that each comes after those before it.

@@ -10,7 +10,7 @@
 
 namespace stowplan::ordering {
 
-// kJoined: joining operators (contract.hpp) was enough.
+// kJoined: joining operators (chain_contraction.hpp) was enough.
 enum class Method : int { kJoined, kGreedy, kExact, kLocal };
 
 class Incumbent {

