@@ -9,7 +9,6 @@ from types import CodeType
 
 from .._recorder import CallSites
 
-
 ROOMS = (
     *("stowplan", "common", "profiler", "scheduling", "packing", "planning", "allocator", "prediction"),
     *("integrations", "papers"),
