@@ -27,11 +27,11 @@ from collections.abc import Callable
 from typing import Any
 
 from .cupy import CupyPoolModel
-from .heap import Pool
+from .heap import Books
 from .malloc import replay_malloc
 from .plain import FreeListsModel, NoPoolModel
 from .pytorch import PytorchExpandablePoolModel, PytorchPoolModel
-from .replay import PoolUse, Requests, replay, requests
+from .replay import Pool, PoolUse, Requests, replay, requests
 from .rmm import RmmPoolModel
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
     "requests",
 ]
 
-POOL_MODELS: dict[str, Callable[[], Pool[Any]]] = {
+POOL_MODELS: dict[str, Callable[[], Books[Any]]] = {
     "cupy": CupyPoolModel,
     "pytorch": PytorchPoolModel,
     "pytorch-expandable": PytorchExpandablePoolModel,

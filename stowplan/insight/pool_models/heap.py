@@ -29,8 +29,8 @@ class PoolFullError(Exception):
     """A request that the capacity of a pool does not allow; the model is of no use afterwards."""
 
 
-class Pool(ABC, Generic[T]):
-    """Base of the models: checks requests, hands out ids, keeps the figures. All start empty and are deterministic.
+class Books(ABC, Generic[T]):
+    """Base of the models: checks requests, hands out ids, keeps the figures.
 
     A request of 0 bytes occupies nothing, as in all the pools that are modelled.
 
@@ -236,7 +236,7 @@ def _absorb_next(chunk: Chunk) -> None:
         chunk.after.before = chunk
 
 
-class ChunkPool(Pool[tuple[Heap, Chunk]]):
+class ChunkPool(Books[tuple[Heap, Chunk]]):
     """Base of the models of pools that cut what they reserve.
 
     A request takes the best free chunk of its heap, or else one that is reserved for it, and splits off the rest. A

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from .heap import Pool
+from .heap import Books
 
 
-class FreeListsModel(Pool[int]):
+class FreeListsModel(Books[int]):
     """One free list per size: the pool of Chainer 1, without a device.
 
     Sizes are rounded up to 256 bytes. A request takes a freed block of exactly its rounded size; without one, that size
@@ -37,7 +37,7 @@ class FreeListsModel(Pool[int]):
         self._free[block] += 1
 
 
-class NoPoolModel(Pool[int]):
+class NoPoolModel(Books[int]):
     """No pool: every request goes to the device (``cudaMalloc``), every free back to it (``cudaFree``).
 
     Sizes are rounded up to 256 bytes. What the driver itself keeps is not modelled.

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ...packing import Problem
 from ...packing.problem import IntArray
-from .heap import Pool
 
 STEADY_AFTER = 3
 """Steps in a row that reserve nothing, after which `replay` takes a pool's growth for done."""
 MOST_STEPS = 30
+
+
+class Pool(Protocol):
+    """What `replay` needs of a pool. All models start empty and are deterministic."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes reserved from the device at the moment."""
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most that were ever reserved."""
+
+    def malloc(self, size: int) -> int:
+        """Serve a request of ``size`` bytes; returns the id to free it by."""
+
+    def free(self, handle: int) -> None:
+        """Take a block back."""
 
 
 class Requests(NamedTuple):
@@ -88,7 +105,7 @@ class PoolUse:
     live: IntArray
 
 
-def replay(requests: Requests, model: Pool[Any], steps: int | None = None) -> PoolUse:
+def replay(requests: Requests, model: Pool, steps: int | None = None) -> PoolUse:
     """Drive a pool with the requests of a step, several times in a row.
 
     Parameters
