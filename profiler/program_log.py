@@ -134,9 +134,11 @@ class ProgramLog:
 
     def recorded(self, starts: Sequence[int], end: int) -> Recorded:
         """Return the step from the last of some starts to an end, after steps at the other starts."""
-        begin, part = starts[-1], slice(starts[-1], end)
-        last = len(self.events) if end >= len(self) else int(self.position[end])
-        events = self.events[int(self.position[begin]) : last].copy()
+        part = slice(starts[-1], end)
+        first, last = (
+            int(self.position[at]) if at < len(self) else len(self.events) for at in (starts[-1], end)
+        )
+        events = self.events[first:last].copy()
         request = events["request"].astype(np.int64)
         edges = np.asarray(starts[-1 - MOST_TURNS :], dtype=np.int64)
         which = np.searchsorted(edges, request, side="right") - 1  # -1: before all of these steps

@@ -93,6 +93,8 @@ class _Checker:
                 raise ScheduleError(f"{self.value(v)} has not one writer; expected KEPT, not {Way(way).name}")
             if way in (Way.PACKED, Way.SWAPPED, Way.ON_DEMAND) and len(together) > 1:
                 raise ScheduleError(f"{self.value(v)} shares its storage; it cannot be {Way(way).name}")
+        if len(self.named) != self.m:
+            raise ScheduleError(f"{len(self.named)} rows of drops; expected one for each of {self.m} values")
         for v, named in enumerate(self.named):
             using = {i for i in range(self.n) if v in {self.of[w] for w in self.reads[i] | self.writes[i]}}
             if named and (len(set(self.graph.phase.tolist())) > 1 or self.way[v] != Way.DROPPED):

@@ -334,11 +334,15 @@ class StepGraph:
                 i = int((column >= 0).argmin())
                 of = self.value_text(i) if what in _VALUE_COLUMNS else self.operator_text(i)
                 raise GraphError(f"{of}: {what} {column[i]}; expected 0 or more")
-        if m and (self.storage.min() < 0 or self.storage.max() >= m):
-            v = int(np.flatnonzero((self.storage < 0) | (self.storage >= m))[0])
-            raise GraphError(
-                f"{self.value_text(v)}: storage {self.storage[v]}; expected a value, 0 to {m - 1}"
-            )
+        for what, least, count, kind in (("storage", 0, m, "a value"), ("held", -1, n, "an operator")):
+            column = getattr(self, what)
+            outside = np.flatnonzero((column < least) | (column >= count))
+            if len(outside):
+                v = int(outside[0])
+                none = " or -1" if least < 0 else ""
+                raise GraphError(
+                    f"{self.value_text(v)}: {what} {column[v]}; expected {kind}, 0 to {count - 1}{none}"
+                )
         views = np.flatnonzero(self.storage[self.storage] != self.storage)
         if len(views):
             view = self.value_text(int(views[0]))

@@ -91,3 +91,6 @@ def test_an_operator_comes_after_what_it_reads_and_those_named_all_before_it() -
     assert StepGraph(*parts, after=[[], [], [1]]).dependencies().rows() == [[], [], [0, 1]]
     with pytest.raises(GraphError, match="after"):
         StepGraph(*parts, after=[[2], [], []])
+    for held in (-2, 3):
+        with pytest.raises(GraphError, match="an operator, 0 to 2 or -1"):
+            StepGraph(*parts, held=[-1, held, -1])

@@ -104,3 +104,4 @@ def test_a_long_program_keeps_its_beginning_end_and_peak() -> None:
     assert log.before[log.alive.argmax()] == 6 * segment
     assert (log.events["kind"] < 2).all()
     assert recorder.asked().tolist() == [[12 * segment + 5, (60 + 120) * segment + 1_000 - 20 + 100]]
+    assert len(log.recorded([len(log) - 1, len(log)], len(log)).site) == 0  # nothing follows the last request
