@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -25,12 +26,13 @@ def pool() -> Iterator[NumpyPool]:
         pool.uninstall()
 
 
-def tile(pool: NumpyPool, seed: int, size: int = 20_000) -> float:
-    """Work on a tile in one thread, some steps."""
+def tile(pool: NumpyPool, seed: int, size: int = 20_000, meet: Callable[[], object] = int) -> float:
+    """Work on a tile in one thread, some steps; `meet` is called in each."""
     random = np.random.default_rng(seed)
     total = 0.0
     for _ in range(30):
         with pool.step():
+            meet()
             a = random.random(size)
             b = np.zeros(size + 100)
             b[:size] = a * 2
@@ -39,13 +41,14 @@ def tile(pool: NumpyPool, seed: int, size: int = 20_000) -> float:
 
 
 def test_an_executor_s_threads_are_served_from_plans(pool: NumpyPool) -> None:
-    expected = [tile(pool, seed) for seed in range(4)]
+    expected = [tile(pool, seed) for seed in range(3)]
+    work = partial(tile, pool, meet=Barrier(3, timeout=60).wait)  # always three steps at once
     with ThreadPoolExecutor(3) as executor:
         for _ in range(10):
-            assert list(executor.map(partial(tile, pool), range(4))) == expected
+            assert list(executor.map(work, range(3))) == expected
             pool.wait()
         before = pool.stats
-        assert list(executor.map(partial(tile, pool), range(4))) == expected
+        assert list(executor.map(work, range(3))) == expected
         after = pool.stats
     replayed = after.replayed - before.replayed
     assert replayed > 0.9 * (after.requests - before.requests)
