@@ -1,7 +1,7 @@
 """Mixed-integer programs, given to HiGHS or CBC through PuLP (the extra ``mip``); for every solver that makes one.
 
-HiGHS solves them as they are: what its presolve makes of them since 1.13 has called answers the best that were not
-(23 of 1,880 programs of the scheduling tests), and 460 of ours took as long with it as without.
+HiGHS solves them without presolve. With it, HiGHS 1.13 to 1.15 called answers the best that were not, in 24 of 3,760
+programs of the scheduling tests; 460 packing programs took as long with it as without.
 """
 
 from __future__ import annotations

@@ -332,8 +332,8 @@ class StepGraph:
             column = getattr(self, what)
             if not (column >= 0).all():
                 i = int((column >= 0).argmin())
-                of = self.value_text(i) if what in _VALUE_COLUMNS else self.operator_text(i)
-                raise GraphError(f"{of}: {what} {column[i]}; expected 0 or more")
+                text = self.value_text(i) if what in _VALUE_COLUMNS else self.operator_text(i)
+                raise GraphError(f"{text}: {what} {column[i]}; expected 0 or more")
         for what, least, count, kind in (("storage", 0, m, "a value"), ("held", -1, n, "an operator")):
             column = getattr(self, what)
             outside = np.flatnonzero((column < least) | (column >= count))

@@ -38,8 +38,8 @@ def _classified(optimizer: Any, shape: tuple[int, ...], examples: int, batch: in
     labels = rng.integers(0, 10, examples, dtype=np.int32)
 
     def step(i: int) -> None:
-        of = slice(i * batch % examples, i * batch % examples + batch)
-        optimizer.update(optimizer.target, images[of], labels[of])
+        first = i * batch % examples
+        optimizer.update(optimizer.target, images[first : first + batch], labels[first : first + batch])
 
     return Training([optimizer], step)
 

@@ -58,7 +58,7 @@ BRANCHES: dict[int, tuple[list[tuple[Any, ...]], ...]] = {
     1088: ([(192, 1)], [(128, 1), (160, (1, 7)), (192, (7, 1))]),
     2080: ([(192, 1)], [(192, 1), (224, (1, 3)), (256, (3, 1))]),
 }
-"""Of the blocks, by their channels."""
+"""The branches of a block, by the channels that it reads: for each convolution its channels and kernel."""
 
 
 class Block(chainer.Chain):  # type: ignore[misc]

@@ -8,7 +8,8 @@ bytes above the budget for each second); the best goes on into local search by r
 Without phases local search begins several times on small graphs, and a descent that gets stuck is tried in steps of a
 fiftieth, with local search; under a time limit again, each time with twice as much of it, until the time is over. Where
 no descent keeps to the budget, the least peak is looked for by bisection: each step descends to a budget between the
-highest that was missed and the lowest that was reached. If that is above the budget, equal seconds take the place of
+highest that was missed and the lowest that was reached; without phases on small graphs local search then goes below
+what was found, as long as it can. If that is above the budget, equal seconds take the place of
 those measured, which differ from run to run, and the search is repeated (without phases on small graphs alone).
 
 An evaluation of the simulator takes some ten microseconds for a thousand operators; a descent some evaluations for each
@@ -127,6 +128,11 @@ def _without_phases(search: _Search, budget: int) -> Found:
             if small
             else _stepwise(search, search.starts(0, ())[0], 0, effort)
         )
+        while small and not search.over():
+            lower = search.improved(lowest, lowest.peak - 1, search.effort)
+            if lower.peak >= lowest.peak:
+                break
+            lowest = lower
         best = search.lowest(lowest, best, budget)
         while not small and search.left() and not search.over() and best.peak > max(budget, search.floor):
             effort *= 2

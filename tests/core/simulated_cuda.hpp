@@ -194,7 +194,7 @@ class Cuda {
     return next != live_.begin() &&
            end <= std::prev(next)->first + static_cast<std::uintptr_t>(std::prev(next)->second);
   }
-  // Forgets all memory, whoever has it.
+  // Forgets all memory, also what a pool still holds.
   void forget() {
     live_.clear();
     mapped_.clear();

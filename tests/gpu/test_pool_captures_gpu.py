@@ -230,7 +230,7 @@ assert after.reasons.get("late", 0) == before.reasons.get("late", 0), after.reas
 expected = sum((x.get(stream=main) * 2 + i) * 3 + 1 for i in (*range(40), *range(10)))
 assert abs(total.get(stream=side) - expected).max() <= 1e-5 * expected.max()
 """,
-    # It may be launched at any time, so nobody else gets that memory, nor does the device.
+    # The program may launch the graph at any time: neither another request nor the device gets its memory.
     "a_graph_keeps_what_its_capture_asked_for": """
 with cupy.cuda.Stream(non_blocking=True) as stream:
     x = cupy.arange(1 << 16, dtype=cupy.float32)

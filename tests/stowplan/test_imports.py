@@ -61,6 +61,22 @@ FLOORS = {
     ),
 }
 """A room's modules by floor, the lowest first. Each imports those of lower floors, or to its left on its own."""
+PUBLIC = {
+    "stowplan",
+    "stowplan.cli.scripts",
+    "stowplan.common.files",
+    "stowplan.compat",
+    "stowplan.dask",
+    "stowplan.errors",
+    "stowplan.packing",
+    "stowplan.planning",
+    "stowplan.insight.comparison",
+    "stowplan.insight.pool_models",
+    "stowplan.prediction",
+    "stowplan.profiler",
+    "stowplan.scheduling",
+    "stowplan.scheduling.ordering",
+}
 
 
 def imports(file: Path, package: str) -> Iterator[tuple[int, str]]:
@@ -146,6 +162,30 @@ def test_the_face_imports_no_paper_and_only_the_command_line_imports_itself() ->
             refused.add("stowplan.cli")
         for line, module in () if top in ROOMS else imports(file, own):
             assert not within(module, refused), f"{file.relative_to(ROOT)}, line {line}: {module}"
+
+
+def test_experiments_use_the_public_face() -> None:
+    for file in sorted((ROOT / "experiments").rglob("*.py")):
+        own = ".".join(file.relative_to(ROOT).parts[:-1])
+        for line, module in imports(file, own):
+            if module.split(".")[0] == "stowplan":
+                public = module in PUBLIC or within(module, {"stowplan.papers"})
+                assert public or module.rpartition(".")[0] == "stowplan", (
+                    f"{file.relative_to(ROOT)}, line {line}: {module}"
+                )
+
+
+def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.insight.demo\n"
+        "PROGRAM = 'import stowplan.insight.report'\n"
+    )
+    found = [module for _, module in imports(file, "stowplan.packing")]
+    assert {name.partition(".")[2] for name in found} == {
+        *("allocator.plan", "cli", "insight.demo", "insight.report")
+    }
+    assert not any(within(module, {"stowplan.common", "stowplan.packing"}) for module in found)
 
 
 def modules_after(code: str) -> set[str]:
