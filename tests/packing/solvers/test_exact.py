@@ -44,8 +44,8 @@ def test_equals_trying_every_offset(problem):
         return
     found = pack(problem, "exact")
     assert (found.status, found.peak, found.lower_bound) == ("optimal", expected, expected)
-    # From a start that is worse than any heuristic's, in case these have found the optimum.
-    worst = np.where(problem.fixed < 0, 6 * np.arange(2, len(problem) + 2), problem.fixed)
+    # From a start above what is fixed, worse than any heuristic's, in case these have found the optimum.
+    worst = np.where(problem.fixed < 0, 6 * np.arange(3, len(problem) + 3), problem.fixed)
     offsets = solvers["exact"](problem, PackingOptions(incumbent=worst)).offsets
     check(problem, offsets)
     assert peak_of(problem, offsets) == expected
