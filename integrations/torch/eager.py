@@ -60,7 +60,7 @@ def _as_strided(target: Any) -> Any:
         if all(one.is_contiguous() for one in tensors):
             return NotImplemented
         with seams.outside_modes():
-            found = target(*seams.pytree.tree_map_only(torch.Tensor, zeros_like, args))
+            found = target(*seams.pytree.tree_map_only(torch.Tensor, constant_like, args))
             known[_layouts(args)] = seams.pytree.tree_map_only(
                 torch.Tensor, lambda one: one.to("meta"), found
             )
@@ -75,9 +75,9 @@ def _layouts(tree: Any) -> str:
     )
 
 
-def zeros_like(said: torch.Tensor) -> torch.Tensor:
-    """Return real zeros in a tensor's layout."""
-    return torch.empty_strided(said.shape, said.stride(), dtype=said.dtype, device=said.device).zero_()
+def constant_like(said: torch.Tensor, number: int = 0) -> torch.Tensor:
+    """Return a real tensor in a tensor's layout, all of one number."""
+    return torch.empty_strided(said.shape, said.stride(), dtype=said.dtype, device=said.device).fill_(number)
 
 
 DECOMPOSITIONS = {

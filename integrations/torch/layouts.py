@@ -3,19 +3,22 @@
 A graph is traced on tensors that have shapes and strides alone, and some operators' real results have other strides
 (batch normalization of a transposed tensor): what follows in the graph would fail, or have other bits than the
 program, which goes by real strides. So each operator runs once, on zeros of the same layouts, before a plan is
-accepted: one call for all operators that are alike. What fails on zeros, and operators of others, are left out. O(n)
-calls for n operators.
+accepted: one call for all operators that are alike; or on ones, where numbers count from 1. One that fails on both is
+refused where it takes a tensor that is not contiguous: nobody knows then. Operators of others are left out. O(n) calls
+for n operators.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from ..common.errors import GraphError
-from .eager import zeros_like
+from .eager import constant_like
 from .nodes import have_strides_alike, is_foreign, require_numbers
 from .seams import OpOverload, pytree, unset_fake_temporarily
 
@@ -42,11 +45,14 @@ def require_layouts(graph: Graph) -> None:
 
 
 def _require(node: Node, given: Any, said: Any) -> None:
-    args, kwargs = pytree.tree_map_only(torch.Tensor, zeros_like, given)
-    try:
-        found = node.target(*args, **kwargs)
-    except (RuntimeError, IndexError, NotImplementedError):
-        return
+    found = _called(node, given)
+    if found is None:
+        taken = [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
+        if all(one.is_contiguous() for one in taken):
+            return
+        raise GraphError(
+            f"{node.name} runs neither on zeros nor on ones, so nobody knows its strides; expected contiguous tensors"
+        )
     for real, one in zip(pytree.tree_leaves(found), pytree.tree_leaves(said), strict=False):
         tensors = isinstance(real, torch.Tensor) and isinstance(one, torch.Tensor)
         if (
@@ -59,6 +65,15 @@ def _require(node: Node, given: Any, said: Any) -> None:
                 f"{node.name} has strides {tuple(real.stride())}, and PyTorch traces it with {tuple(one.stride())}; "
                 "expected contiguous tensors and gradients, as of (rows, channels)"
             )
+
+
+def _called(node: Node, given: Any) -> Any:
+    """Return an operator's results on zeros, or on ones; None where it takes neither."""
+    for number in (0, 1):
+        args, kwargs = pytree.tree_map_only(torch.Tensor, partial(constant_like, number=number), given)
+        with suppress(RuntimeError, IndexError, NotImplementedError):
+            return node.target(*args, **kwargs)
+    return None
 
 
 def _layout(tensor: torch.Tensor) -> Any:

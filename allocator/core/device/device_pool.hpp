@@ -16,7 +16,7 @@
 //
 // The device never has more in use than has been live at a time, and a little. Where it would have, for a block that an
 // arena has no place for, arenas in a heap (heap_arena.hpp) *shrink* first: what nothing lives in is the heap's. It
-// comes again when there is room, some steps later.
+// comes again when there is room.
 //
 // Memory is reserved once. An arena in a heap takes all that it lacks. Where there is no room for that
 // (DeviceHeap::room), the arena takes what requests need, while blocks from before it are freed. Best fit places

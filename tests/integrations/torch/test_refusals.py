@@ -61,6 +61,22 @@ def test_layouts_that_nobody_knows_of_are_refused_before_anything_has_run(monkey
     assert torch.equal(drawn, torch.get_rng_state())
 
 
+def test_layouts_of_operators_that_fail_on_zeros_and_ones_are_refused() -> None:
+    lengths = torch.tensor([2, 3, 3])
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return torch.segment_reduce(model(x), "sum", lengths=lengths).square().mean()
+
+    def turned(model: nn.Module, x: Tensor) -> Tensor:
+        return torch.segment_reduce(model(x).t(), "sum", lengths=lengths).square().mean()
+
+    torch.manual_seed(0)
+    model, x = nn.Linear(6, 8), torch.randn(8, 6)
+    same_as_plain(model, [(x,)] * 3, loss)
+    with pytest.raises(GraphError, match="segment_reduce runs neither on zeros nor on ones"):
+        schedule(model, sgd(model), turned).step(x)
+
+
 @torch.jit.script
 def scripted(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
