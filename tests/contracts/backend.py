@@ -87,6 +87,14 @@ class BackendContract:
         assert own.pool.stats.live_bytes == 0
         own.check()
 
+    def test_blocks_outlive_their_pool(self) -> None:
+        own = type(self).backend()
+        kept: list[Block] = []
+        run(own, 5, lambda: kept.append(Block(own, 5000, 7)))
+        del own.pool
+        gc.collect()
+        assert all(block.holds() for block in kept)
+
     def test_what_upstream_refuses_is_no_block_of_its_step(self, own: Any) -> None:
         def work() -> None:
             first = Block(own, 5000)
