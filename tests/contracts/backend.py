@@ -24,7 +24,6 @@ from ..properties.pool_program import Backend, Block, FailureError
 from ..running import in_threads
 from ..updates import update
 
-ROOT = Path(__file__).resolve().parents[2]
 SIZES = (3000, 700, 1500, 900)
 TRAIN, EVALUATE, SHORT = SIZES, (5000, 100), (3000, 700, 20)
 

@@ -16,12 +16,8 @@ import numpy as np
 
 import stowplan
 
-from .trap import line, number, square, trap
+from .trap import line, number, trap
 
-RNG = np.random.default_rng(0)
-
-
-in_square = trap(square, 100, 2500)
 by_number = trap(number, 5000, 8_000_000)
 
 # --- switches, in any spelling --------------------------------------------------------------------------------------

@@ -175,19 +175,6 @@ def test_experiments_use_the_public_face() -> None:
                 )
 
 
-def test_the_rules_see_an_arrow_that_runs_back(tmp_path: Path) -> None:
-    file = tmp_path / "wrong.py"
-    file.write_text(
-        "def f():\n    from ..allocator.plan import Plan\n    from .. import cli\n    import stowplan.insight.demo\n"
-        "PROGRAM = 'import stowplan.insight.report'\n"
-    )
-    found = [module for _, module in imports(file, "stowplan.packing")]
-    assert {name.partition(".")[2] for name in found} == {
-        *("allocator.plan", "cli", "insight.demo", "insight.report")
-    }
-    assert not any(within(module, {"stowplan.common", "stowplan.packing"}) for module in found)
-
-
 def modules_after(code: str) -> set[str]:
     code += "\nimport sys\nprint(*sys.modules)"
     # From the root on purpose: there the bare folders could be imported.
