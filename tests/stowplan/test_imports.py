@@ -118,9 +118,8 @@ def test_picture_of_imports_has_all_rooms_and_no_circle() -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_arrow_runs_back(room: str) -> None:
     allowed = {f"stowplan.{other}" for other in {"common", "_version", room, *MAY_IMPORT[room]}}
-    allowed |= (
-        {"stowplan.compat"} if room in {"chainer", "papers"} else set()
-    )  # before anything imports Chainer
+    # Before anything imports Chainer.
+    allowed |= {"stowplan.compat"} if room in {"chainer", "papers"} else set()
     files = sorted(ROOMS[room].rglob("*.py"))
     assert files
     for file in files:
