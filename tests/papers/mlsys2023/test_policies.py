@@ -47,6 +47,7 @@ def maximum_flow(edges: list[tuple[int, int, float]], source: int, sink: int) ->
 
 @given(seeds, st.integers(6, 40))
 @example(3827, 10)
+@example(2, 6)  # nothing of forward is written
 @settings(settings.get_profile("usual"))
 def test_the_cut_is_the_maximum_flow(seed: int, operators: int) -> None:
     storages = Storages(random_graph(seed, operators))
