@@ -1,4 +1,4 @@
-"""CupyPool on several streams of a device, and its steps in CUDA graphs.
+"""CupyPool on several streams of a device.
 
 The race is a real one: a kernel on a side stream sleeps before it reads a block that the program has dropped, while the
 main stream writes to the block that takes its place. With the ordering switched off the side stream reads the wrong

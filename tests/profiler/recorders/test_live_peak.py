@@ -1,4 +1,4 @@
-"""The program's live peak, split into older, escaped and planned: against tracemalloc, and by hand."""
+"""The program's live peak, split into older, escaped and planned, by hand."""
 
 from __future__ import annotations
 
