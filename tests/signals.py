@@ -68,9 +68,8 @@ def chainer_step() -> tuple[Any, Callable[[], object]]:
     def step() -> None:
         assert current_handler() is handler
         assert chainer.FunctionNode.apply is apply
-        chainer.config.enable_backprop = (
-            True  # which Chainer itself leaves, cut off in its own `using_config`
-        )
+        # Which Chainer itself leaves, cut off in its own `using_config`.
+        chainer.config.enable_backprop = True
         program = Program(Kind(bool))
         scheduler = Scheduler(program.optimizer, budget="80%")
         for _ in range(5):

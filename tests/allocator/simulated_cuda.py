@@ -266,9 +266,8 @@ class Tensor:
             raise MemoryError(size)
         if address != 0:
             OWNERS[address] = pool._pools.address
-        self._kept = np.empty(
-            (), dtype=object
-        )  # the garbage collector does not look into it, to finalize what is there
+        # The garbage collector does not look into it, to finalize what is there.
+        self._kept = np.empty((), dtype=object)
         self._kept[()] = Address(address)
 
     @property

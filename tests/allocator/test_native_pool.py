@@ -38,18 +38,6 @@ def pool() -> Iterator[PlacePool]:
         yield pool
 
 
-def run(
-    pool: PlacePool, functions: CFunctions, steps: int, sizes: tuple[int, ...] = (LARGE, 5000, 70_000)
-) -> None:
-    for _ in range(steps):
-        with pool.step():
-            blocks = [functions.malloc(size) for size in sizes]
-            for block, size in zip(blocks, sizes, strict=True):
-                ctypes.memset(block, 1, size)
-                functions.free(block)
-        pool.wait()
-
-
 def test_a_scope_is_the_process_s_or_the_threads() -> None:
     with pytest.raises(PoolError, match="scope is 'stream'; expected 'process' or 'thread'"):
         place_pool(scope="stream")

@@ -84,20 +84,6 @@ def test_many_arrays_in_flight_come_back_bit_by_bit(made: list[tuple[Any, str]],
         assert swap._ranges.free == [(0, swap.bytes_reserved)]
 
 
-def test_an_error_keeps_no_memory(swap: SwapFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    ticket = swap.evict(pattern(10_000))
-    ticket.wait_evicted()
-    monkeypatch.setattr(swap_transfers.os, "preadv", lambda *arguments: 0)
-    out = np.empty(10_000, np.uint8)
-    gone = weakref.ref(out)
-    ticket.start_fetch(out)
-    with pytest.raises(SwapError) as info:
-        ticket.wait_fetched()
-    del out
-    assert info.value.__cause__ is not None
-    assert gone() is None
-
-
 def test_beyond_the_budget_nothing_changes() -> None:
     with SwapFile(DISK, budget=10_000) as swap:
         kept = swap.evict(pattern(4096))
@@ -143,10 +129,16 @@ def test_a_write_that_fails_loses_nothing(swap: SwapFile, monkeypatch: pytest.Mo
 def test_a_read_that_fails_can_be_tried_again(swap: SwapFile, monkeypatch: pytest.MonkeyPatch) -> None:
     ticket = swap.evict(pattern(10_000))
     ticket.wait_evicted()
+    out = np.empty(10_000, np.uint8)
+    gone = weakref.ref(out)
     with monkeypatch.context() as patch:
         patch.setattr(swap_transfers.os, "preadv", lambda *arguments: 0)
-        with pytest.raises(SwapError, match=r"could not read 10000 bytes at 0 .* ends 10000 bytes before"):
-            fetch(ticket, pattern(10_000))
+        ticket.start_fetch(out)
+        with pytest.raises(SwapError, match=r"could not read 10000 bytes .* ends 10000 bytes before") as info:
+            ticket.wait_fetched()
+    del out
+    assert info.value.__cause__ is not None
+    assert gone() is None  # the error keeps no memory
     assert (fetch(ticket, pattern(10_000)) == pattern(10_000)).all()
 
 

@@ -232,25 +232,6 @@ def test_a_cycle_that_goes_makes_room_in_its_page(cupy: Any) -> None:
     assert pool.malloc(half).ptr != kept.ptr
 
 
-def test_a_plan_that_was_loaded_serves_the_first_step(cupy: Any, tmp_path: Any) -> None:
-    def step(pool: CupyPool) -> None:
-        with pool.step():
-            first = cupy.empty(3 * MIB, cupy.int8)
-            second = cupy.empty(MIB, cupy.int8)
-            del first, second
-        pool.wait()
-
-    pool = CupyPool()
-    cupy.cuda.set_allocator(pool.malloc)
-    for _ in range(5):
-        step(pool)
-    pool.save(tmp_path / "plans")
-    loaded = CupyPool.load(tmp_path / "plans")
-    cupy.cuda.set_allocator(loaded.malloc)
-    step(loaded)
-    assert loaded.stats.replayed == 2
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_any_requests_keep_the_account(cupy: Any, seed: int) -> None:
     """Blocks of two streams do not overlap, the account is the driver's after each operation, and all goes back."""

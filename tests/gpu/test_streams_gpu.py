@@ -1,4 +1,4 @@
-"""CupyPool on several streams of a device, and its steps in CUDA graphs.
+"""CupyPool on several streams of a device.
 
 The race is a real one: a kernel on a side stream sleeps before it reads a block that the program has dropped, while the
 main stream writes to the block that takes its place. With the ordering switched off the side stream reads the wrong
@@ -125,44 +125,6 @@ def test_chainer_s_transfers_are_replayed_and_change_no_value(cupy: Any, chainer
     assert pool.stats.replayed > 0
 
 
-# ------------------------------------------------------------------------------------------------------ CUDA graphs
-
-
-def test_a_replayed_step_is_captured_into_a_graph(cupy: Any) -> None:
-    import numpy as np
-
-    pool = CupyPool()
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.set_allocator(pool.malloc)
-    with stream:
-        x = cupy.arange(N, dtype=cupy.float32)
-        out = cupy.empty_like(x)
-
-        def work() -> None:
-            shifted = x * 2 + 1
-            cupy.multiply(shifted, shifted, out=out)
-
-        run(pool, 6, work)
-        stream.synchronize()
-        pool.wait()
-        before, taken = pool.stats, pool.total_bytes()
-        stream.begin_capture()
-        with pool.step():
-            work()
-        graph = stream.end_capture()
-        assert pool.stats.reasons == before.reasons
-        assert pool.stats.replayed > before.replayed
-        assert pool.total_bytes() == taken
-        for _ in range(3):
-            x += 1
-            graph.launch(stream)
-            host = x.get()
-            assert np.array_equal(out.get(), (host * 2 + 1) * (host * 2 + 1))
-        run(pool, 2, work)  # and the step runs on without the graph
-        assert pool.stats.reasons == before.reasons
-    stream.synchronize()
-
-
 def test_a_stream_of_another_library_may_end(cupy: Any) -> None:
     pool, runtime = CupyPool(), cupy.cuda.runtime
     cupy.cuda.set_allocator(pool.malloc)
@@ -198,9 +160,8 @@ def test_threads_may_drop_streams_while_others_ask(cupy: Any) -> None:
                 with cupy.cuda.Stream(non_blocking=True):
                     cupy.empty(1000)
 
-    with ThreadPoolExecutor(
-        8
-    ) as threads:  # the simulated device aborts where a stream is asked that has gone
+    # The simulated device aborts where a stream is asked that has gone.
+    with ThreadPoolExecutor(8) as threads:
         for done in [threads.submit(batches) for _ in range(8)]:
             done.result()
     assert pool.stats.live_bytes == 0
@@ -244,9 +205,8 @@ def test_a_new_thread_s_own_stream_has_the_memory_of_one_that_ended(cupy: Any) -
         thread = threading.Thread(target=epoch)
         thread.start()
         thread.join()
-        while Path(
-            f"/proc/self/task/{thread.native_id}"
-        ).exists():  # Python's has ended, and now the system's
+        # Python's has ended, and now the system's.
+        while Path(f"/proc/self/task/{thread.native_id}").exists():
             time.sleep(0.001)
         pool.wait()
     assert pool.stats.arena_bytes <= 32 << 20  # two arrays, of one thread

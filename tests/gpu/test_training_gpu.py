@@ -111,8 +111,7 @@ def test_the_pool_changes_no_bit(chainer: Any, cupy: Any) -> None:
     pool = CupyPool()
     planned = a_run(chainer, cupy, pool)
     assert [name for name in default if default[name] != planned[name]] == []
-    assert (
-        pool.stats.plans - pool.stats.reoptimizations == BUCKETS
-    )  # where the arena grows, plans are made again
+    # Where the arena grows, plans are made again.
+    assert pool.stats.plans - pool.stats.reoptimizations == BUCKETS
     assert pool.stats.replayed > pool.stats.upstream + pool.stats.guests
     print(pool.stats)

@@ -16,7 +16,6 @@ import pytest
 
 import stowplan
 from stowplan.errors import ProfileError
-from stowplan.prediction import Prediction
 from stowplan.prediction.traced_run import run
 
 from ..children import printed
@@ -411,11 +410,6 @@ def test_values_that_a_larger_matrix_needs_are_found() -> None:
 
 def test_an_empty_example_stands_for_any() -> None:
     assert patient(np.negative, np.ones((0, 5))).peak(x=(4000, 5)).total == 2 * 8 * 4000 * 5
-
-
-def test_a_prediction_names_its_function() -> None:
-    prediction: Prediction = patient(np.outer, LINE, LINE)
-    assert repr(prediction).startswith("<Prediction of outer: learned from ")
 
 
 def test_what_is_not_given_is_as_in_a_large_example() -> None:

@@ -28,10 +28,6 @@ def ones(n: int) -> tuple[Any, ...]:
     return (np.ones(n),)
 
 
-def square(n: int) -> tuple[Any, ...]:
-    return (np.random.default_rng(n).standard_normal((n, n)),)
-
-
 def number(n: int) -> tuple[Any, ...]:
     return (n,)
 

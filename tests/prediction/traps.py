@@ -8,7 +8,6 @@ import ctypes
 import itertools
 import mmap
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,12 +15,8 @@ import numpy as np
 
 import stowplan
 
-from .trap import line, number, square, trap
+from .trap import line, number, trap
 
-RNG = np.random.default_rng(0)
-
-
-in_square = trap(square, 100, 2500)
 by_number = trap(number, 5000, 8_000_000)
 
 # --- switches, in any spelling --------------------------------------------------------------------------------------
@@ -46,18 +41,6 @@ def of_powers_of_two(x: Any) -> Any:
 def unpacked(x: Any) -> Any:
     (n,) = x.shape
     return np.repeat(x, 5) if n > 4_000_000 else x + 1
-
-
-# --- layouts --------------------------------------------------------------------------------------------------------
-
-
-def laid(view: Callable[[Any], Any]) -> Callable[[int], tuple[Any, ...]]:
-    return lambda n: (view(np.ones((n, 2 * n))),)
-
-
-@trap(laid(lambda x: x.T), 100, 2500)
-def of_a_transpose(x: Any) -> Any:
-    return np.ascontiguousarray(x).sum()
 
 
 # --- state ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import contextvars
 import ctypes
 import gc
 import tempfile
-import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stowplan.errors import PoolError
+
+from ..running import in_threads
 
 SIZES = (0, 1, 7, 64, 65, 200, 1000, 1024, 5000, 30_000)
 KEYS: tuple[Hashable, ...] = (None, "a", "b")
@@ -211,9 +212,7 @@ class PoolProgram:
         box = [held.array]
         held.array = None
         if elsewhere:
-            thread = threading.Thread(target=box.clear)
-            thread.start()
-            thread.join()
+            in_threads(box.clear)
         else:
             box.clear()
 

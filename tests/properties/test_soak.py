@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from ..children import python
-
-ROOT = Path(__file__).resolve().parents[2]
-
 
 OPERATIONS = 2_000
 

@@ -95,6 +95,5 @@ def test_another_moment_as_full_is_told() -> None:
     step = Profile([100, 100, 50], [0, 2, 4], [1, 3, 5], period=6, site=[0, 1, 2], sites=("a", "b", "c"))
     assert other_peaks(step) == [("b", 100)]
     assert other_peaks(Profile([100, 100], [0, 2], [1, 3], period=4, site=[0, 0], sites=("a",))) == []
-    assert (
-        other_peaks(Profile([1000], [2], [4], period=3, site=[0], sites=("a",))) == []
-    )  # one moment, wrapped
+    # One moment, wrapped.
+    assert other_peaks(Profile([1000], [2], [4], period=3, site=[0], sites=("a",))) == []

@@ -11,9 +11,6 @@ import pytest
 
 from stowplan import Profile
 from stowplan.insight.on_device import NOT, UNKNOWN
-from stowplan.planning import make_plan
-from stowplan.prediction import fit_steps
-from stowplan.prediction.profile_scaling import largest_batch
 
 from .command_line import figures, refused, stowplan
 from .step_graphs import layers
@@ -70,12 +67,6 @@ def test_the_largest_batch_is_the_last_that_fits(files: list[str]) -> None:
     result = stowplan("fit", *files, "--memory", "100KiB", "--retained", "1KiB")
     assert "The largest batch within 100 KiB: 27" in result.output
     assert figures("fit", *files, "--memory", "120KiB")["largest"]["extrapolated"] == 34 / 4
-    model = fit_steps({batch: step(batch) for batch in BATCHES})
-    for memory in range(18 * KIB, 60 * KIB, 999):
-        answer = largest_batch(model, memory, alignment=512)
-        batch = answer[0] if answer else 0
-        assert make_plan(model.profile(batch + 1), alignment=512).arena_bytes + KIB > memory
-        assert answer is None or answer[1].arena_bytes + KIB <= memory
 
 
 def test_nothing_fits_is_bad_news(files: list[str]) -> None:

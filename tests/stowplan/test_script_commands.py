@@ -63,9 +63,8 @@ def test_profile_finds_the_step_and_its_call_sites(script: Path) -> None:
     assert {site.rpartition("/")[2] for site in profile.sites} >= {"pond.py:10 step", "pond.py:12 step"}
     ends = {profile.sites[i].rpartition(":")[2] for i in profile.site}
     assert ends == {"10 step", "11 step", "12 step"}
-    assert {profile.sites[i].partition(" > ")[0] for i in profile.site} == {
-        f"{script}:19 main"
-    }  # who called it
+    # Who called it.
+    assert {profile.sites[i].partition(" > ")[0] for i in profile.site} == {f"{script}:19 main"}
     assert set(profile.size.tolist()) == {80_000}
 
 

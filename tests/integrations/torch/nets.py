@@ -59,43 +59,6 @@ def regnet() -> nn.Module:
     return classifier(nn.Sequential(*blocks), 48)
 
 
-class Inception(nn.Module):
-    """GoogLeNet's module: four branches, side by side."""
-
-    def __init__(
-        self, inputs: int, one: int, three: tuple[int, int], five: tuple[int, int], pool: int
-    ) -> None:
-        super().__init__()
-        self.one = conv(inputs, one, 1)
-        self.three = nn.Sequential(conv(inputs, three[0], 1), conv(*three))
-        self.five = nn.Sequential(conv(inputs, five[0], 1), conv(*five, 5))
-        self.pool = nn.Sequential(nn.MaxPool2d(3, 1, 1), conv(inputs, pool, 1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat([self.one(x), self.three(x), self.five(x), self.pool(x)], 1)
-
-
-def googlenet() -> nn.Module:
-    """GoogLeNet with an eighth of the channels."""
-    sizes = (
-        (24, 8, (12, 16), (2, 4), 4),
-        (32, 16, (16, 24), (4, 12), 8),
-        None,
-        (60, 24, (12, 26), (2, 6), 8),
-        (64, 20, (14, 28), (3, 8), 8),
-        (64, 16, (16, 32), (3, 8), 8),
-        (64, 14, (18, 36), (4, 8), 8),
-        (66, 32, (20, 40), (4, 16), 16),
-        None,
-        (104, 32, (20, 40), (4, 16), 16),
-        (104, 48, (24, 48), (6, 16), 16),
-    )
-    stem: list[nn.Module] = [conv(3, 8, 7, 2), nn.MaxPool2d(3, 2, 1), conv(8, 8, 1), conv(8, 24)]
-    modules = [nn.MaxPool2d(3, 2, 1) if size is None else Inception(*size) for size in sizes]
-    body = nn.Sequential(*stem, *modules)
-    return nn.Sequential(classifier(body, 128)[:-1], nn.Dropout(0.2), nn.Linear(128, 10))
-
-
 def encoder() -> nn.Module:
     layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True)
     return nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 10))
@@ -213,7 +176,6 @@ def caches() -> tuple[Any, ...]:
 
 MAIN = {
     "resnet18": (resnet18, lambda: images(64)),
-    "googlenet": (googlenet, lambda: images(64)),
     "encoder": (encoder, lambda: (torch.randn(2, 12, 32),)),
     "randomly_wired": (randomly_wired, images),
 }

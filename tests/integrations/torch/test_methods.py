@@ -218,9 +218,8 @@ def test_classes_out_of_range_raise_as_in_plain_pytorch() -> None:
 
 
 def test_distributions_check_their_values_afterwards() -> None:
-    torch.distributions.Distribution.set_default_validate_args(
-        True
-    )  # a torch.compile before turns it off for good
+    # A torch.compile before turns it off for good.
+    torch.distributions.Distribution.set_default_validate_args(True)
     training = schedule(*(lambda model: (model, torch.optim.SGD(model.parameters(), 0.1)))(nn.Linear(4, 1)))
     training.step(torch.ones(1, 4))
     with pytest.raises(ValueError, match="Expected parameter scale"):

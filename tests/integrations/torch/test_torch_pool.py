@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import torch
 from stowplan import TorchPool
 
 from ...children import printed, python
+from ...running import in_threads
 from .alone import alone
 
 SECONDS = 600
@@ -80,10 +81,6 @@ def tensors_outlive_the_pool() -> None:
     assert all(int(tensor.sum()) == 9 * LARGE for tensor in more)
 
 
-def ask(found: list[torch.Tensor]) -> None:
-    found += [torch.ones(LARGE) for _ in range(4)]
-
-
 def frees_on_other_threads() -> None:
     pool = TorchPool()
     with pool:
@@ -91,13 +88,9 @@ def frees_on_other_threads() -> None:
         for _ in range(20):
             with pool.step():
                 made = [work(), torch.ones(LARGE)]
-                thread = threading.Thread(target=made.clear)
-                thread.start()
-                thread.join()
+                in_threads(made.clear)
         asked: list[torch.Tensor] = []
-        thread = threading.Thread(target=ask, args=(asked,))
-        thread.start()
-        thread.join()
+        in_threads(partial(asked.extend, (torch.ones(LARGE) for _ in range(4))))
     assert sum(int(tensor.sum()) for tensor in asked) == 4 * LARGE
     del asked
     assert pool.stats.live_bytes == 0

@@ -21,7 +21,6 @@ from experiments.measures.runner import CannotRunError
 from experiments.models import split_block
 from experiments.models.split_block import Blocks, activation_bytes
 from experiments.parallel import rank as one_rank
-from experiments.parallel.recomputation import overheads
 from stowplan.chainer import rerun
 from stowplan.papers.mlsys2023.parallel import LoneRank, ParallelError, Ranks
 
@@ -96,15 +95,6 @@ def test_sequence_and_selective_keep_the_form_to_the_byte_and_change_no_bit(coun
     )
     assert kept == LAYERS * activation_bytes(words, batch, width, heads, count, "selective")
     assert peak < one_rank.recorded(Blocks(LAYERS, width, heads, ranks), x, x.copy(), batch)[1]
-
-
-def test_selective_keeps_what_full_does_not_and_none_does_too() -> None:
-    none, selective, full = overheads(*SHAPE, LAYERS)
-    for row, way in ((none, "sequence"), (selective, "selective")):
-        assert row["kept"] == LAYERS * activation_bytes(*SHAPE, 1, way)
-    assert full["kept"] == 4 * LAYERS * WORDS * BATCH * WIDTH
-    assert none["extra"] == 0 < selective["extra"]
-    assert selective["peak"] < none["peak"]
 
 
 # --- dropout --------------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -31,39 +31,25 @@ seeds = st.integers(0, 10**6)
 
 
 def maximum_flow(edges: list[tuple[int, int, float]], source: int, sink: int) -> float:
-    """Ford and Fulkerson's method along shortest paths (Edmonds and Karp 1972)."""
-    left: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for tail, head, capacity in edges:
-        left[tail][head] += capacity
-        left[head][tail] += 0
-    total = 0.0
-    while True:
-        before = {source: source}
-        queue = deque([source])
-        while queue and sink not in before:
-            node = queue.popleft()
-            for other, capacity in left[node].items():
-                if capacity > 0 and other not in before:
-                    before[other] = node
-                    queue.append(other)
-        if sink not in before:
-            return total
-        path, node = [], sink
-        while node != source:
-            path.append((before[node], node))
-            node = before[node]
-        most = min(left[a][b] for a, b in path)
-        for a, b in path:
-            left[a][b] -= most
-            left[b][a] += most
-        total += most
+    """The most that edges can carry, as a linear program."""
+    optimize = pytest.importorskip("scipy.optimize")
+    if not edges:
+        return 0.0
+    balance = np.zeros((sink + 1, len(edges)))
+    for number, (tail, head, _) in enumerate(edges):
+        balance[tail, number] -= 1
+        balance[head, number] += 1
+    inner = np.delete(balance, [source, sink], axis=0)
+    bounds = [(0, capacity) for *_, capacity in edges]
+    found = optimize.linprog(-balance[sink], A_eq=inner, b_eq=np.zeros(len(inner)), bounds=bounds)
+    return float(round(-found.fun))
 
 
 @given(seeds, st.integers(6, 40))
 @example(3827, 10)
+@example(2, 6)  # nothing of forward is written
 @settings(settings.get_profile("usual"))
 def test_the_cut_is_the_maximum_flow(seed: int, operators: int) -> None:
-    pytest.importorskip("scipy")
     storages = Storages(random_graph(seed, operators))
     free = set(range(0, operators, 2)) | set(range(0, operators, 3))
     cut = minimum_cut(storages, free)
@@ -169,10 +155,9 @@ def test_the_least_peak_is_at_most_that_of_segments(seed: int, layers: int) -> N
     assert raised.value.least <= min(simulate(graph, Schedule(lean(graph).order, way)).peak for way in ways)
 
 
-@given(seeds, st.sampled_from(["cheap", "lean"]))
+@given(seeds)
 @settings(settings.get_profile("dear"))
-def test_policies_are_valid_schedules(seed: int, solver: str) -> None:
-    if solver == "cheap":
-        pytest.importorskip("scipy")
+def test_cheap_is_a_valid_schedule(seed: int) -> None:
+    pytest.importorskip("scipy")
     graph = random_graph(seed, 20)
-    require_valid(graph, schedule(graph, solver=solver).schedule)
+    require_valid(graph, schedule(graph, solver="cheap").schedule)

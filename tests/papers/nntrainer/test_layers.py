@@ -18,7 +18,6 @@ from stowplan.scheduling import StepGraph
 
 from ...scheduling.graphs import random_order
 
-KIB = 1024
 IN_PLACE: dict[str, Any] = {"merge": Merge.IN_PLACE, "needs_input": Lifespan.FORWARD}
 
 

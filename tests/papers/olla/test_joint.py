@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from ...scheduling.graphs import random_graph, random_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:pulp")
 
-DATA = Path(__file__).resolve().parents[2] / "data" / "graphs"
 needs_pulp = pytest.mark.skipif(
     find_spec("pulp") is None, reason="PuLP is not installed; expected: pip install 'stowplan[mip]'"
 )

@@ -1,10 +1,8 @@
-"""The program's live peak, split into older, escaped and planned: against tracemalloc, and by hand."""
+"""The program's live peak, split into older, escaped and planned, by hand."""
 
 from __future__ import annotations
 
 import threading
-import tracemalloc
-from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 
@@ -16,53 +14,6 @@ from stowplan import NumpyRecorder
 from ...running import in_threads
 
 SMALL = 1033
-SIDE = 400  # arrays of 1.28 MB: what Python itself allocates in a step is far less than 1 % of the peak
-Program = Callable[[], Iterator[Callable[[], object]]]
-
-
-def frames() -> Iterator[Callable[[], object]]:
-    """Frames of three sizes in turn; no step repeats the one before."""
-
-    def step(side: int) -> None:
-        frame = np.ones((side, side))
-        edges = np.abs(np.diff(frame, axis=0))
-        (edges * 2).sum()
-
-    for number in range(24):
-        side = (300, 500, 400)[number % 3]
-        yield lambda side=side: step(side)
-
-
-def once() -> Iterator[Callable[[], object]]:
-    """A program that repeats nothing."""
-    kept: list[np.ndarray] = []
-    yield lambda: kept.extend(np.ones(n * 1000) for n in (300, 700, 100) if np.ones(n * 500).all())
-
-
-def _planned_size() -> int:
-    """Bytes of NumPy's arrays that are large enough to be planned, as tracemalloc has them now."""
-    domain = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
-    traces = tracemalloc.take_snapshot().filter_traces([domain]).traces
-    return sum(trace.size for trace in traces if trace.size >= SMALL)
-
-
-@pytest.mark.parametrize("program", [frames, once])
-def test_the_live_peak_is_tracemalloc_s(program: Program) -> None:
-    recorder, peaks = NumpyRecorder(small=SMALL, auto_step=True, sites=True), []
-    tracemalloc.start(1)
-    try:
-        with recorder:
-            for step in program():
-                others = tracemalloc.get_traced_memory()[0] - _planned_size()
-                tracemalloc.reset_peak()
-                step()
-                peaks.append(tracemalloc.get_traced_memory()[1] - others)
-    finally:
-        tracemalloc.stop()
-    profile = recorder.whole() if program is once else recorder.profile()
-    assert profile.live_peak == pytest.approx(max(peaks[-3:]), rel=0.01)
-    assert profile.program is not None
-    assert profile.program.live_peak == pytest.approx(max(peaks), rel=0.01)
 
 
 def test_coverage_and_repeats() -> None:

@@ -78,9 +78,8 @@ class _Simulation:
             near = self.near[s] = max(self.near[s], held)
             named = self.schedule.drops[s] if self.schedule.drops else []
             self.drops[s] = {near, *(position[o] for o in named if held <= position[o] < near)}
-            ends = (
-                self.n if graph.kept[values].any() else -1
-            )  # one past the last position: a value of the results
+            # One past the last position: a value of the results.
+            ends = self.n if graph.kept[values].any() else -1
             self.last[s] = ends if ends >= 0 else max([*self.uses[s], near], default=-1)
 
     # --- first pass: what is recomputed, and how long each storage is needed ------------------------------------------

@@ -16,8 +16,6 @@ from stowplan.errors import ScriptError
 from ....children import Done
 from ....children import python as program
 
-ROOT = Path(__file__).resolve().parents[4]
-
 ABOUT = """
 import sys
 import numpy as np

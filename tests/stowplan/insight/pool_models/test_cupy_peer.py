@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from stowplan.insight.pool_models import CupyPoolModel, Requests, replay
 
 from ....children import python
 from .without_ties import program_without_ties
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 def total_bytes(*programs: list[list[int]]) -> list[list[int]]:
