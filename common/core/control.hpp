@@ -16,8 +16,9 @@ struct Control {
   std::int64_t target = 0;  // a peak that is good enough: no solver that places blocks looks for less
   // Called several times a second, by any thread: where it returns false, the solver stops with the best so far.
   bool (*goes_on)(void* context) = nullptr;
-  // At every improvement, one thread at a time. Seconds since the call; of a schedule, those that it adds to a step.
-  void (*progress)(void* context, std::int64_t peak, double seconds) = nullptr;
+  // At every improvement, one thread at a time: of an order with the lower bound, of a schedule with the seconds that it
+  // adds to a step.
+  void (*progress)(void* context, std::int64_t peak, std::int64_t lower_bound, double seconds) = nullptr;
   void* context = nullptr;
 };
 
@@ -34,10 +35,9 @@ class Stopwatch {
     }
     return stopped_ || now >= control_.time_limit;
   }
-  void report(std::int64_t peak) const { report(peak, seconds()); }
-  void report(std::int64_t peak, double seconds) const {
+  void report(std::int64_t peak, std::int64_t lower_bound = 0, double seconds = 0.0) const {
     if (control_.progress == nullptr) return;
-    control_.progress(control_.context, peak, seconds);
+    control_.progress(control_.context, peak, lower_bound, seconds);
     next_look_ = 0;  // the caller may have had enough
   }
 

@@ -18,6 +18,7 @@
 namespace {
 
 using namespace stowplan::ordering;
+using stowplan::Control;
 
 constexpr int kGraphs = 400;
 
@@ -78,7 +79,8 @@ class Stress {
   void stopped() {
     int left = 1 + below(3);
     Control control;
-    control.heard = [](void* context, Bytes, Bytes) { return --*static_cast<int*>(context) > 0; };
+    control.goes_on = [](void* context) { return *static_cast<int*>(context) > 0; };
+    control.progress = [](void* context, Bytes, Bytes, double) { --*static_cast<int*>(context); };
     control.context = &left;
     solve(draft_, Solver::kAuto, control);
   }

@@ -143,7 +143,7 @@ void Rebuild::run(std::int64_t effort) {
     const Worth& now = trial_.worth();
     if (better(now, best_)) {
       remember();
-      if (now.excess == 0) watch_.report(now.peak, now.seconds);
+      if (now.excess == 0) watch_.report(now.peak, 0, now.seconds);
     } else if (now.excess > best_.excess || now.seconds > best_.seconds * (1 + kSlack * left)) {
       go_back();
     }

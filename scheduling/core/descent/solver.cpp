@@ -17,7 +17,7 @@ std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const C
     descent.fall_by_groups();
   } else if (descent.fall()) {
     descent.rise();
-    watch.report(trial.worth().peak, trial.worth().seconds);
+    watch.report(trial.worth().peak, 0, trial.worth().seconds);
   }
   if (control.effort > 0 && (trial.worth().seconds > 0 || trial.worth().excess > 0)) {
     Rebuild rebuild(trial, descent, task.places, control.seed, watch);

@@ -1,6 +1,7 @@
 // The best order so far, and the greatest lower bound: what all solvers of one call share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -33,14 +34,15 @@ class Incumbent {
     order_ = order;
     peak_ = peak;
     found_by_ = method;
-    watch_.tell(peak_, bound_);
+    watch_.report(peak_, bound_);
     return true;
   }
   // No order has a smaller peak than this.
   void raise(Bytes bound) {
+    bound = std::min(bound, peak_);
     if (bound <= bound_) return;
-    bound_ = bound < peak_ ? bound : peak_;
-    watch_.tell(peak_, bound_);
+    bound_ = bound;
+    watch_.report(peak_, bound_);
   }
 
   std::int64_t states = 0;  // sets of operators looked at
