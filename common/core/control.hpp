@@ -16,8 +16,7 @@ struct Control {
   std::int64_t target = 0;  // a peak that is good enough: no solver that places blocks looks for less
   // Called several times a second, by any thread: where it returns false, the solver stops with the best so far.
   bool (*goes_on)(void* context) = nullptr;
-  // At every improvement, one thread at a time: of an order with the lower bound, of a schedule with the seconds that it
-  // adds to a step.
+  // At every improvement, one thread at a time: of an order with the lower bound, of a schedule with its extra seconds.
   void (*progress)(void* context, std::int64_t peak, std::int64_t lower_bound, double seconds) = nullptr;
   void* context = nullptr;
 };
