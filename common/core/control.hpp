@@ -1,6 +1,7 @@
 // What a caller may ask of an anytime solver, and what it tells on the way. Solvers of schedules take it, too.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -32,7 +33,12 @@ class Stopwatch {
       next_look_ = now + kPatience;
       if (!control_.goes_on(control_.context)) stopped_ = true;
     }
-    return stopped_ || now >= control_.time_limit;
+    return stopped_ || now >= std::min(control_.time_limit, pause_);
+  }
+  // Until the next call, expired() says so when this share of the time left is over; of 1: no sooner than else.
+  void allow(double share) {
+    const double now = seconds();
+    pause_ = share < 1 ? now + share * (control_.time_limit - now) : control_.time_limit;
   }
   void report(std::int64_t peak, std::int64_t lower_bound = 0, double seconds = 0.0) const {
     if (control_.progress == nullptr) return;
@@ -45,6 +51,7 @@ class Stopwatch {
 
   const Control& control_;
   std::chrono::steady_clock::time_point began_;
+  double pause_ = std::numeric_limits<double>::infinity();
   mutable std::atomic<double> next_look_{0};
   mutable std::atomic<bool> stopped_{false};
 };

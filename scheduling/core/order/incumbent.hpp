@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "control.hpp"
 #include "graph.hpp"
-#include "search_control.hpp"
 
 namespace stowplan::ordering {
 
@@ -24,9 +24,9 @@ class Incumbent {
   Bytes lower_bound() const { return bound_; }
   Method found_by() const { return found_by_; }
   bool closed() const { return peak_ <= bound_; }
-  Watch& watch() { return watch_; }
+  Stopwatch& watch() { return watch_; }
   // Nothing is left to do, or no time.
-  bool over() { return closed() || watch_.expired(); }
+  bool over() const { return closed() || watch_.expired(); }
 
   // Whether the order, of this peak, is better than what was there.
   bool offer(const std::vector<Op>& order, Bytes peak, Method method) {
@@ -48,7 +48,7 @@ class Incumbent {
   std::int64_t states = 0;  // sets of operators looked at
 
  private:
-  Watch watch_;
+  Stopwatch watch_;
   std::vector<Op> order_;
   Bytes peak_, bound_ = 0;
   Method found_by_ = Method::kJoined;
