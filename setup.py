@@ -109,20 +109,9 @@ class BuildOnce(build_ext):
 PACKING, SCHEDULING = "packing/core", "scheduling/core"
 EXTENSIONS = [
     extension("allocator._core", "allocator/core/**/*.cpp"),  # first, for it takes the longest
-    extension(
-        "packing._solvers",
-        f"{PACKING}/best_fit/*.cpp",
-        f"{PACKING}/greedy/*.cpp",
-        f"{PACKING}/first_conflict.cpp",
-    ),
-    extension(
-        "packing._search",
-        f"{PACKING}/instance.cpp",
-        *(f"{PACKING}/{solver}/*.cpp" for solver in ("by_conflicts", "exact", "search", "window_repair")),
-    ),
+    extension("packing._solvers", f"{PACKING}/**/*.cpp"),
     extension("profiler._recorder"),
-    extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp"),
-    extension("scheduling._descent", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
+    extension("scheduling._simulator", f"{SCHEDULING}/simulator/*.cpp", f"{SCHEDULING}/descent/*.cpp"),
     extension("scheduling._ordering", f"{SCHEDULING}/order/*.cpp"),
 ]
 

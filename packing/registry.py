@@ -50,7 +50,7 @@ class PackingOptions:
     incumbent: IntArray | None = None
     report: Callable[[int], bool] | None = None
 
-    def heard(self, peak: int, seconds: float) -> bool:
+    def heard(self, peak: int, lower_bound: int, seconds: float) -> bool:
         """Pass on what a compiled solver tells; whether it goes on."""
         return self.report is None or self.report(peak)
 

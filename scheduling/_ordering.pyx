@@ -2,8 +2,7 @@
 # cython: boundscheck=False, wraparound=False
 """Binding of the solvers for the order of operators; the GIL is released while solving, and taken to report."""
 
-from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libcpp.utility cimport move
 from libcpp.vector cimport vector
 
@@ -16,7 +15,7 @@ import numpy as np
 #: SOLVERS: dict[str, int]
 #: FOUND_BY: tuple[str, ...]
 
-include "../packing/_polled.pxi"
+include "../packing/_anytime.pxi"
 
 
 cdef extern from "scheduling/core/order/graph.hpp" namespace "stowplan::ordering" nogil:
@@ -30,12 +29,6 @@ cdef extern from "scheduling/core/order/graph.hpp" namespace "stowplan::ordering
         vector[int64_t] extra
         vector[vector[int32_t]] before
         vector[Storage] storages
-
-cdef extern from "scheduling/core/order/search_control.hpp" namespace "stowplan::ordering" nogil:
-    cdef cppclass Control:
-        double time_limit
-        cbool (*heard)(void*, int64_t, int64_t) noexcept nogil
-        void* context
 
 cdef extern from "scheduling/core/order/incumbent.hpp" namespace "stowplan::ordering" nogil:
     cdef enum class Method:
@@ -57,21 +50,6 @@ cdef extern from "scheduling/core/order/solver.hpp" namespace "stowplan::orderin
     Answer c_solve "stowplan::ordering::solve"(Draft, Solver, const Control&) except +
 
 
-cdef class Listener(Polled):
-    """Tells the function what is known only where that has changed."""
-
-    cdef int64_t peak
-    cdef int64_t bound
-
-
-cdef cbool tell(void* context, int64_t peak, int64_t bound) noexcept with gil:
-    cdef Listener listener = <Listener>context
-    if peak == listener.peak and bound == listener.bound:
-        return listener.goes_on(None)
-    listener.peak, listener.bound = peak, bound
-    return listener.goes_on((peak, bound))
-
-
 SOLVERS = {
     "greedy": <int>Solver.kGreedy,
     "exact": <int>Solver.kExact,
@@ -90,7 +68,7 @@ def solve(
     writers: Sequence[Sequence[int]],
     users: Sequence[Sequence[int]],
     time_limit: float | None,
-    progress: Callable[[int, int], object] | None,
+    progress: Callable[[int, int, float], object] | None,
 ) -> tuple[IntArray, int, str, int, bool]:
     """Order n operators with ``extra`` workspace, each after those ``before`` it, over m storages.
 
@@ -104,16 +82,11 @@ def solve(
     for s in range(len(size)):
         draft.storages[s].size, draft.storages[s].to_end = size[s], kept[s]
         draft.storages[s].starts, draft.storages[s].ends = writers[s], users[s]
-    cdef Listener listener = Listener(progress)
-    listener.peak = listener.bound = -1
-    cdef Control control
-    control.time_limit = INFINITY if time_limit is None else time_limit
-    control.heard = tell
-    control.context = <void*>listener
+    cdef Listener listener = Listener(progress, time_limit)
     cdef Solver which = <Solver><int>SOLVERS[solver]
     cdef Answer answer
     with nogil:
-        answer = c_solve(move(draft), which, control)
+        answer = c_solve(move(draft), which, listener.control)
     interrupted = listener.interrupted()
     order = np.array(answer.order, dtype=np.int64)
     return order, answer.lower_bound, FOUND_BY[<int>answer.found_by], answer.states, interrupted

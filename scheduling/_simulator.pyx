@@ -1,20 +1,50 @@
 # distutils: language = c++
 # cython: boundscheck=False, wraparound=False
-"""Binding of the simulator; the GIL is released while it evaluates."""
+"""Binding of the simulator and of `descend`, greedy descent and local search; the GIL is released meanwhile."""
 
-from libc.stdint cimport int8_t, int32_t
+from libc.stdint cimport int8_t, int32_t, uint8_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-#: from collections.abc import Sequence
+import numpy as np
+
+#: from collections.abc import Callable, Sequence
+#:
+#: import numpy as np
+#: import numpy.typing as npt
 #:
 #: from .graph import IntArray, StepGraph
+#: from .schedule import Rates
 
-include "_graph.pxi"
+include "../packing/_anytime.pxi"
+include "../packing/_column.pxi"
 
 
 cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::scheduling" nogil:
     ctypedef int32_t Index
+
+    cdef struct Rows:
+        const int64_t* first
+        const int64_t* index
+
+    cdef struct Graph:
+        int64_t n
+        int64_t m
+        Rows reads
+        Rows writes
+        const int64_t* phase
+        const int64_t* workspace
+        const double* seconds
+        const int64_t* size
+        const int64_t* storage
+        const int64_t* held
+        const int64_t* packed
+        const uint8_t* resident
+        const uint8_t* kept
+
+    cdef struct Rates:
+        double swap
+        double pack
 
     enum class Way(int8_t):
         kept
@@ -47,6 +77,56 @@ cdef extern from "scheduling/core/simulator/simulator.hpp" namespace "stowplan::
         Index leaves(Index)
         Index returns(Index)
         void released(vector[Index]&) except +
+
+cdef extern from "scheduling/core/descent/solver.hpp" namespace "stowplan::scheduling" nogil:
+    cdef cppclass Places:
+        vector[vector[int32_t]] before
+        vector[vector[int32_t]] after
+        vector[int32_t] movable
+
+    cdef cppclass Task:
+        const uint8_t* ways
+        vector[vector[int32_t]] groups
+        vector[vector[int32_t]] drops
+        Places places
+        int64_t budget
+        double seconds
+        bint coarse
+
+    int64_t c_descend "stowplan::scheduling::descend"(
+        const Graph&, const Rates&, Task&, const Control&, int64_t*, int64_t*) except +
+
+
+cdef const uint8_t* flags(const uint8_t[::1] column) noexcept:
+    return &column[0] if column.shape[0] else NULL
+
+
+cdef class Columns:
+    """Keeps a step graph's arrays alive while C++ looks at them."""
+
+    cdef Graph view
+    cdef object graph
+    cdef object resident
+    cdef object kept
+
+    def __cinit__(self, object graph):
+        cdef const double[::1] seconds = graph.seconds
+        self.graph = graph
+        self.resident = graph.resident.view(np.uint8)
+        self.kept = graph.kept.view(np.uint8)
+        self.view.n = len(graph)
+        self.view.m = graph.values
+        self.view.reads.first, self.view.reads.index = address(graph.reads.first), address(graph.reads.index)
+        self.view.writes.first, self.view.writes.index = address(graph.writes.first), address(graph.writes.index)
+        self.view.phase = address(graph.phase)
+        self.view.workspace = address(graph.workspace)
+        self.view.seconds = &seconds[0] if seconds.shape[0] else NULL
+        self.view.size = address(graph.size)
+        self.view.storage = address(graph.storage)
+        self.view.held = address(graph.held)
+        self.view.packed = address(graph.packed)
+        self.view.resident = flags(self.resident)
+        self.view.kept = flags(self.kept)
 
 
 cdef class Simulator:
@@ -166,3 +246,54 @@ cdef class Simulator:
             if core.leaves(s) < core.returns(s) and core.leaves(s) < self.operators:
                 found.append((storage, core.leaves(s), core.returns(s)))
         return found
+
+
+def descend(
+    graph: StepGraph,
+    order: IntArray,
+    way: IntArray,
+    ways: npt.NDArray[np.uint8],
+    budget: int,
+    rates: Rates,
+    *,
+    drops: Sequence[Sequence[int]] | None = None,
+    groups: Sequence[Sequence[int]] = (),
+    before: Sequence[Sequence[int]] = (),
+    after: Sequence[Sequence[int]] = (),
+    movable: Sequence[int] = (),
+    effort: int = 0,
+    seed: int = 0,
+    coarse: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[int, int, float], object] | None = None,
+) -> tuple[IntArray, IntArray, list[list[int]], int, bool]:
+    """Improve a valid schedule; return its order (n,), ways (m,), drops, evaluations, and whether Ctrl-C came.
+
+    ``ways``: for each value that has a storage a bit for each `Way` that it may take, and 128 if it may be dropped
+    after any use, (m,); 0 for the others.
+    ``groups``: storages that may change together. ``before``, ``after``: for each operator those that must run before
+    it and after it, for the ``movable`` ones. ``effort``: evaluations of local search. ``coarse``: change groups alone.
+    """
+    cdef Columns columns = Columns(graph)
+    cdef Listener listener = Listener(progress, time_limit, effort, seed)
+    cdef Rates speed
+    cdef Task task
+    cdef int64_t evaluations = 0
+    allowed = np.ascontiguousarray(ways, dtype=np.uint8)
+    speed.swap, speed.pack = rates.swap, rates.pack
+    task.ways = flags(allowed)
+    task.groups = groups
+    task.drops = [()] * graph.values if drops is None else drops
+    task.places.before, task.places.after, task.places.movable = before, after, movable
+    task.budget = budget
+    task.seconds = graph.seconds.sum()
+    task.coarse = coarse
+    found_order = np.array(order, dtype=np.int64)
+    found_way = np.array(way, dtype=np.int64)
+    cdef int64_t[::1] out_order = found_order
+    cdef int64_t[::1] out_way = found_way
+    if columns.view.n and columns.view.m:
+        with nogil:
+            evaluations = c_descend(columns.view, speed, task, listener.control, &out_order[0], &out_way[0])
+    interrupted = listener.interrupted()
+    return found_order, found_way[graph.storage], list(task.drops), evaluations, interrupted

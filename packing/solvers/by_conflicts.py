@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import _search
+from .. import _solvers
 from ..meetings import pairs_alive_together
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
@@ -33,4 +33,4 @@ def by_conflicts(problem: Problem, options: PackingOptions) -> Answer:
         return Answer(None, 0)
     if options.time_limit is None and not options.effort:
         options = replace(options, effort=EFFORT)
-    return _search.by_conflicts(problem, options)
+    return _solvers.by_conflicts(problem, options)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import _search
+from .. import _solvers
 from ..components import by_component
 from ..placement import peak_of
 from ..problem import Problem
@@ -39,4 +39,4 @@ def exact(problem: Problem, options: PackingOptions) -> Answer:
         return Answer(start, 0)
     if options.time_limit is None and options.effort is None:
         options = replace(options, time_limit=_DEFAULT_SECONDS)
-    return _search.exact(problem, options, known)
+    return _solvers.exact(problem, options, known)

@@ -13,7 +13,7 @@ MiniMalloc (Moffitt, ASPLOS 2023). Compiled: see ``core/search/search.hpp``.
 
 from __future__ import annotations
 
-from .. import _search
+from .. import _solvers
 from ..components import by_component
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
@@ -27,4 +27,4 @@ def search(problem: Problem, options: PackingOptions) -> Answer:
     Without a time limit the result depends on the seed and the number of threads alone.
     """
     assert options.incumbent is not None  # the registry says that this solver improves one
-    return _search.search(problem, options, options.incumbent)
+    return _solvers.search(problem, options, options.incumbent)

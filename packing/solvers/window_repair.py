@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import _search, _solvers
+from .. import _solvers
 from ..orders import by_lifetime
 from ..problem import Problem
 from ..registry import Answer, PackingOptions, register
@@ -30,4 +30,4 @@ def window_repair(problem: Problem, options: PackingOptions) -> Answer:
     start = np.maximum(problem.fixed, 0)
     if len(problem.gaps) or (problem.fixed >= 0).any():  # what a skyline cannot stack
         start = _solvers.best_fit(problem, by_lifetime(problem))
-    return _search.window_repair(problem, options, start)
+    return _solvers.window_repair(problem, options, start)

@@ -21,6 +21,7 @@ from .registry import Answer, OrderingOptions, Solver, register
 
 def _compiled(name: str) -> Solver:
     def solve(problem: OrderProblem, options: OrderingOptions) -> Answer:
+        report = options.report
         found = _ordering.solve(
             name,
             problem.workspace.tolist(),
@@ -30,7 +31,7 @@ def _compiled(name: str) -> Solver:
             problem.writers.rows(),
             problem.users.rows(),
             options.time_limit,
-            options.report,
+            None if report is None else lambda peak, bound, _: report(peak, bound),
         )
         return Answer(*found)
 

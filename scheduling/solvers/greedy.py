@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._descent import descend
+from .._simulator import descend
 from ..bounds import bound_schedules
 from ..checkpoint_segments import segments
 from ..graph import IntArray, Phase, Relation, StepGraph
@@ -327,7 +327,7 @@ class _Search:
         found = Schedule(order, way, None if self.graph.has_phases() else Relation(goes_after))
         return min(self.at(found), start, key=rank(budget))
 
-    def _report(self, peak: int, seconds: float) -> bool:
+    def _report(self, peak: int, lower_bound: int, seconds: float) -> bool:
         assert self.options.report is not None
         self.stopped |= not self.options.report(peak, seconds)
         return not self.stopped

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -28,7 +27,7 @@ class Stress {
   void run(int n, double time_limit) {
     make(n);
     const Graph graph(draft_), back = graph.reversed();
-    Control control;
+    stowplan::Control control;
     control.time_limit = time_limit;
     Bytes least = std::numeric_limits<Bytes>::max(), bound = 0;
     for (const Solver solver : {Solver::kGreedy, Solver::kExact, Solver::kLocal, Solver::kAuto}) {
@@ -77,8 +76,9 @@ class Stress {
   // The caller may end any search.
   void stopped() {
     int left = 1 + below(3);
-    Control control;
-    control.heard = [](void* context, Bytes, Bytes) { return --*static_cast<int*>(context) > 0; };
+    stowplan::Control control;
+    control.goes_on = [](void* context) { return *static_cast<int*>(context) > 0; };
+    control.progress = [](void* context, Bytes, Bytes, double) { --*static_cast<int*>(context); };
     control.context = &left;
     solve(draft_, Solver::kAuto, control);
   }
@@ -95,7 +95,7 @@ class Stress {
 }  // namespace
 
 int main() {
-  const double forever = Control().time_limit;
+  const double forever = stowplan::Control().time_limit;
   for (int seed = 0; seed < kGraphs; ++seed) Stress(seed).run(2 + seed % 9, forever);
   for (int seed = 0; seed < 4; ++seed) Stress(kGraphs + seed).run(12 + seed % 2, forever);
   for (int seed = 0; seed < 3; ++seed) Stress(2 * kGraphs + seed).run(60 + 30 * seed, 0.5);

@@ -82,7 +82,7 @@ class Stress {
     control.effort = 40 * n;
     by_conflicts(problem, control, offsets.data());
     check("by_conflicts", offsets);
-    control.progress = [](void*, Bytes, double) {};
+    control.progress = [](void*, Bytes, Bytes, double) {};
     best_fit(problem, order.data(), offsets.data());
     if (window_repair(problem, control, offsets.data()) != check("window_repair", offsets))
       fail("window_repair returns another peak");

@@ -23,7 +23,7 @@ from stowplan.scheduling import (
     require_valid,
     simulate,
 )
-from stowplan.scheduling._descent import descend
+from stowplan.scheduling._simulator import descend
 from stowplan.scheduling.solve import Solution, curve, least, schedule
 
 from .graphs import random_graph, random_schedule

@@ -60,7 +60,7 @@ void SkylineRefill::reset(const double* worth) {
   for (std::int32_t node = leaves_; node < 2 * leaves_; ++node) pull_bucket(node);
   for (std::int32_t node = leaves_ - 1; node > 0; --node) pull(node);
   if (!in_.obstacles.empty()) {
-    ceilings_.assign(2 * static_cast<std::size_t>(ceiling_leaves_), {kNoCeiling, kNoCeiling, kNobody});
+    ceilings_.assign(2 * static_cast<std::size_t>(ceiling_leaves_), {kNoCeiling, kNobody});
     for (const auto& sight : in_.floor) set_ceiling(1, 0, ceiling_leaves_, sight);
   }
   lines_.clear();
@@ -71,17 +71,14 @@ void SkylineRefill::reset(const double* worth) {
 
 void SkylineRefill::pull(std::int32_t node) {
   const Below &a = tree_[2 * node], &b = tree_[2 * node + 1];
-  tree_[node] = {std::max(a.most_worth, b.most_worth), std::min(a.least_end, b.least_end),
-                 std::min(a.least_size, b.least_size)};
+  tree_[node] = {std::max(a.most_worth, b.most_worth), std::min(a.least_end, b.least_end)};
 }
 
 void SkylineRefill::pull_bucket(std::int32_t node) {
   const std::int32_t first = (node - leaves_) * kBucket, last = std::min(first + kBucket, in_.count());
-  Below all = {kGone.worth, kGone.end, kNoCeiling};
+  Below all = {kGone.worth, kGone.end};
   for (std::int32_t k = first; k < last; ++k) {
-    if (waiting_[k].end == kGone.end) continue;
-    all = {std::max(all.most_worth, waiting_[k].worth), std::min(all.least_end, waiting_[k].end),
-           std::min(all.least_size, in_.size[k])};
+    all = {std::max(all.most_worth, waiting_[k].worth), std::min(all.least_end, waiting_[k].end)};
   }
   tree_[node] = all;
 }
@@ -100,11 +97,6 @@ std::int32_t SkylineRefill::best_in(const Line& line, Bytes before, Bytes after)
   line_ = &line;
   wall_before_ = static_cast<double>(before - line.height);
   wall_after_ = static_cast<double>(after - line.height);
-  room_ = kNoCeiling;
-  if (!in_.obstacles.empty()) {
-    const Bytes high = highest_in(1, 0, ceiling_leaves_, line.start, line.end);
-    if (high != kNoCeiling) room_ = high - line.height;
-  }
   if (from_ < to_) descend(1, 0, leaves_ * kBucket);
   return best_;
 }
@@ -112,7 +104,7 @@ std::int32_t SkylineRefill::best_in(const Line& line, Bytes before, Bytes after)
 void SkylineRefill::descend(std::int32_t node, std::int32_t lo, std::int32_t hi) {
   ++looks_;
   const Below& below = tree_[node];
-  if (hi <= from_ || to_ <= lo || below.least_end > line_->end || below.least_size > room_) return;
+  if (hi <= from_ || to_ <= lo || below.least_end > line_->end) return;
   if (below.most_worth < best_score_ || (below.most_worth == best_score_ && lo > best_)) return;
   if (node >= leaves_) return scan(std::max(lo, from_), std::min(hi, to_));
   const std::int32_t middle = (lo + hi) / 2;
@@ -153,7 +145,7 @@ bool SkylineRefill::fits(std::int32_t block) {
 
 void SkylineRefill::mark(std::int32_t node, std::int32_t obstacle) {
   const Bytes height = obstacle < 0 ? kNoCeiling : in_.obstacles[obstacle].lower;
-  ceilings_[node] = {height, height, obstacle};
+  ceilings_[node] = {height, obstacle};
 }
 
 void SkylineRefill::push(std::int32_t node) {
@@ -170,7 +162,7 @@ void SkylineRefill::set_ceiling(std::int32_t node, Column lo, Column hi, const S
   set_ceiling(2 * node, lo, middle, sight);
   set_ceiling(2 * node + 1, middle, hi, sight);
   const auto &a = ceilings_[2 * node], &b = ceilings_[2 * node + 1];
-  ceilings_[node] = {std::min(a.low, b.low), std::max(a.high, b.high), a.only == b.only ? a.only : kMixed};
+  ceilings_[node] = {std::min(a.low, b.low), a.only == b.only ? a.only : kMixed};
 }
 
 Bytes SkylineRefill::ceiling_in(std::int32_t node, Column lo, Column hi, Column start, Column end) {
@@ -179,14 +171,6 @@ Bytes SkylineRefill::ceiling_in(std::int32_t node, Column lo, Column hi, Column 
   if (c.only != kMixed || (start <= lo && hi <= end)) return c.low;
   const Column middle = (lo + hi) / 2;
   return std::min(ceiling_in(2 * node, lo, middle, start, end), ceiling_in(2 * node + 1, middle, hi, start, end));
-}
-
-Bytes SkylineRefill::highest_in(std::int32_t node, Column lo, Column hi, Column start, Column end) {
-  if (hi <= start || end <= lo) return 0;
-  const Ceiling& c = ceilings_[node];
-  if (c.only != kMixed || (start <= lo && hi <= end)) return c.high;
-  const Column middle = (lo + hi) / 2;
-  return std::max(highest_in(2 * node, lo, middle, start, end), highest_in(2 * node + 1, middle, hi, start, end));
 }
 
 // Collects in touched_ where within [start, end) the ceiling is at this height.

@@ -29,8 +29,7 @@
 // Which of several low lines comes first has no influence: blocks inside one are not inside another, and a line does
 // not change before its lower neighbours have risen to it; nor do its walls. So the work walks downhill instead of
 // keeping a heap. O(n log n) in practice: a query descends a tree over the blocks by start, whose nodes know the
-// greatest worth, the least end and the least size below them; ceilings are a tree over the columns with assignment of
-// ranges.
+// greatest worth and the least end below them; ceilings are a tree over the columns with assignment of ranges.
 #pragma once
 
 #include <cstdint>
@@ -62,10 +61,9 @@ class SkylineRefill {
   struct Below {  // what waits below a node
     double most_worth;
     Column least_end;
-    Bytes least_size;
   };
   struct Ceiling {
-    Bytes low, high;
+    Bytes low;
     std::int32_t only;  // the one obstacle seen in all columns below this node, -1 for the sky, kMixed
   };
   struct Line {
@@ -94,7 +92,6 @@ class SkylineRefill {
 
   Bytes ceiling(Column start, Column end) { return ceiling_in(1, 0, ceiling_leaves_, start, end); }
   Bytes ceiling_in(std::int32_t node, Column lo, Column hi, Column start, Column end);
-  Bytes highest_in(std::int32_t node, Column lo, Column hi, Column start, Column end);
   void set_ceiling(std::int32_t node, Column lo, Column hi, const Sight& sight);
   void touching(std::int32_t node, Column lo, Column hi, Column start, Column end, Bytes height);
   void mark(std::int32_t node, std::int32_t obstacle);
@@ -117,7 +114,6 @@ class SkylineRefill {
   const Line* line_ = nullptr;
   std::int32_t from_ = 0, to_ = 0;  // blocks that start in the line
   double wall_before_ = 0, wall_after_ = 0, reach_ = 0;
-  Bytes room_ = 0;
   std::int32_t best_ = -1;
   double best_score_ = 0;
   std::int64_t handled_ = 0, looks_ = 0, timed_ = 0;  // looks; and those until the last at the clock

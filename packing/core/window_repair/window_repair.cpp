@@ -42,9 +42,7 @@ Bytes window_repair(const Problem& p, const Control& control, Bytes* offset) {
   std::int64_t effort = control.effort > 0 ? control.effort : 1'500'000 + 2 * static_cast<std::int64_t>(p.n);
   const Bytes best = starts(p, control, watch, offset, effort);
   if (best == kNoCeiling || best <= control.target || effort <= 0 || watch.expired()) return best;
-  Repair repair(p, control, watch, offset);
-  repair.run(control.target, effort);
-  return repair.peak();
+  return repair_windows(p, control, watch, effort, offset);
 }
 
 }  // namespace stowplan::packing

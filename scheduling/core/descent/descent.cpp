@@ -64,7 +64,7 @@ double Descent::most_worth(Index storage, Index idle, Index back) const {
 }
 
 // That a storage goes between two uses, or no longer does.
-void Descent::add_gaps(Index storage, std::vector<Candidate>& heap, std::vector<std::int32_t>& simulated) {
+void Descent::add_gaps(Index storage, Heap& heap, std::vector<std::int32_t>& simulated) {
   const Simulator& simulator = trial_.simulator();
   const auto* uses = simulator.placed(storage);
   for (Index k = 0; k + 1 < simulator.use_count(storage); ++k) {
@@ -77,14 +77,14 @@ void Descent::add_gaps(Index storage, std::vector<Candidate>& heap, std::vector<
     } else {
       const double most = most_worth(storage, idle, uses[k + 1].first);
       if (most <= 0) continue;
-      heap.push_back({most, number, -1});
+      heap.push({most, number, -1});
       moves_.push_back({{storage, Way::dropped}, {storage, Way::dropped, use}});
     }
   }
 }
 
 // Moves of single storages that go wait with the most that they can be worth; the others with what they are.
-void Descent::list_falls(const std::vector<Index>& scope, bool grouped, std::vector<Candidate>& heap) {
+void Descent::list_falls(const std::vector<Index>& scope, bool grouped, Heap& heap) {
   trial_.refresh();
   find_rewritten();
   find_crowded();
@@ -104,7 +104,7 @@ void Descent::list_falls(const std::vector<Index>& scope, bool grouped, std::vec
       if (move.empty()) continue;
       const auto k = static_cast<std::int32_t>(moves_.size());
       if (kept && way == Way::dropped) {
-        heap.push_back({most, k, -1});
+        heap.push({most, k, -1});
       } else {
         simulated.push_back(k);
       }
@@ -115,12 +115,12 @@ void Descent::list_falls(const std::vector<Index>& scope, bool grouped, std::vec
   for (const std::int32_t k : simulated) {
     if (watch_.expired()) return;
     const double worth = value_of(trial_.after(moves_[k]));
-    if (worth > 0) heap.push_back({worth, k, 0});
+    if (worth > 0) heap.push({worth, k, 0});
   }
   if (grouped) list_groups(heap);
 }
 
-void Descent::list_groups(std::vector<Candidate>& heap) {
+void Descent::list_groups(Heap& heap) {
   Move move;
   for (const std::vector<Index>& group : groups_) {
     for (const Way way : {Way::dropped, Way::kept}) {
@@ -129,7 +129,7 @@ void Descent::list_groups(std::vector<Candidate>& heap) {
       if (move.size() < 2 || watch_.expired()) continue;
       const double worth = value_of(trial_.after(move));
       if (worth <= 0) continue;
-      heap.push_back({worth, static_cast<std::int32_t>(moves_.size()), 0});
+      heap.push({worth, static_cast<std::int32_t>(moves_.size()), 0});
       moves_.push_back(move);
     }
   }
@@ -171,21 +171,19 @@ double Descent::value_of(const Worth& after) const {
   return gain / std::max(after.seconds - trial_.worth().seconds, least_seconds_);
 }
 
-bool Descent::exhaust(std::vector<Candidate>& heap) {
+bool Descent::exhaust(Heap& heap) {
   bool moved = false;
   std::int64_t round = 0;
   while (!heap.empty() && trial_.worth().excess > 0 && !watch_.expired()) {
-    std::pop_heap(heap.begin(), heap.end());
-    Candidate candidate = heap.back();
-    heap.pop_back();
+    Candidate candidate = heap.top();
+    heap.pop();
     const Move& move = moves_[candidate.move];
     if (candidate.round != round) {
       candidate.worth = value_of(trial_.after(move));
       candidate.round = round;
       if (candidate.worth <= 0) continue;
-      if (!heap.empty() && candidate < heap.front()) {
-        heap.push_back(candidate);
-        std::push_heap(heap.begin(), heap.end());
+      if (!heap.empty() && candidate < heap.top()) {
+        heap.push(candidate);
         continue;
       }
     }
@@ -199,9 +197,8 @@ bool Descent::exhaust(std::vector<Candidate>& heap) {
 bool Descent::fall(const std::vector<Index>& scope, bool grouped) {
   bool moved = true;
   while (moved && trial_.worth().excess > 0 && !watch_.expired()) {
-    std::vector<Candidate> heap;
+    Heap heap;
     list_falls(scope, grouped, heap);
-    std::make_heap(heap.begin(), heap.end());
     moved = exhaust(heap);
   }
   return trial_.worth().excess == 0;

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <queue>
 #include <vector>
 
 #include "control.hpp"
@@ -56,16 +57,18 @@ class Descent {
     }
   };
 
+  using Heap = std::priority_queue<Candidate>;
+
   double value_of(const Worth& after) const;
   void find_rewritten();
   void find_crowded();
   double most_worth(Index storage, Index idle, Index back) const;
   void change_to(Move& move, Index storage, Way way) const;
-  void add_gaps(Index storage, std::vector<Candidate>& heap, std::vector<std::int32_t>& simulated);
-  void list_falls(const std::vector<Index>& scope, bool grouped, std::vector<Candidate>& heap);
-  void list_groups(std::vector<Candidate>& heap);
+  void add_gaps(Index storage, Heap& heap, std::vector<std::int32_t>& simulated);
+  void list_falls(const std::vector<Index>& scope, bool grouped, Heap& heap);
+  void list_groups(Heap& heap);
   void list_returns(const std::vector<Index>& scope, bool grouped);
-  bool exhaust(std::vector<Candidate>& heap);
+  bool exhaust(Heap& heap);
 
   Trial& trial_;
   const std::vector<std::vector<Index>>& groups_;

@@ -13,11 +13,10 @@
 // peak, half of the parts are disturbed by moving their operators anywhere, and the descent repairs that, too.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
+#include "control.hpp"
 #include "descent.hpp"
-#include "random.hpp"
 #include "trial.hpp"
 
 namespace stowplan::scheduling {
@@ -28,34 +27,7 @@ struct Places {
   std::vector<Index> movable;
 };
 
-class Rebuild {
- public:
-  Rebuild(Trial& trial, Descent& descent, const Places& places, std::uint64_t seed, const Stopwatch& watch);
-
-  // Until so many evaluations have been made. Leaves the trial at the best schedule met.
-  void run(std::int64_t effort);
-
- private:
-  void choose_part();
-  void disturb();
-  void disturb_order();
-  Index other_place(Index op);
-  void shift_operators(std::size_t count);
-  void move_operator(Index from, Index to);
-  bool better(const Worth& one, const Worth& other) const;
-  void remember();
-  void go_back();
-
-  Trial& trial_;
-  Descent& descent_;
-  const Places& places_;
-  bool free_ = false;  // all operators may move
-  Random random_;
-  const Stopwatch& watch_;
-  std::vector<Index> part_, scope_;
-  std::vector<std::int64_t> order_, best_order_;
-  Ways best_ways_;
-  Worth best_;
-};
+// Until the control's effort, in evaluations, is spent. Leaves the trial at the best schedule met.
+void rebuild(Trial& trial, Descent& descent, const Places& places, const Control& control, const Stopwatch& watch);
 
 }  // namespace stowplan::scheduling

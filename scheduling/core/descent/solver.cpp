@@ -17,11 +17,10 @@ std::int64_t descend(const Graph& graph, const Rates& rates, Task& task, const C
     descent.fall_by_groups();
   } else if (descent.fall()) {
     descent.rise();
-    watch.report(trial.worth().peak, trial.worth().seconds);
+    watch.report(trial.worth().peak, 0, trial.worth().seconds);
   }
   if (control.effort > 0 && (trial.worth().seconds > 0 || trial.worth().excess > 0)) {
-    Rebuild rebuild(trial, descent, task.places, control.seed, watch);
-    rebuild.run(control.effort);
+    rebuild(trial, descent, task.places, control, watch);
     if (trial.worth().excess == 0) descent.rise();
   }
   for (Index p = 0; p < simulator.operators(); ++p) order[p] = simulator.order(p);

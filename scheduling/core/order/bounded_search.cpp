@@ -63,7 +63,7 @@ void BudgetSearch::begin(const std::vector<Op>& prefix, const std::vector<Op>& w
   }
 }
 
-Verdict BudgetSearch::decide(Bytes budget, std::int64_t most, Watch& watch, const std::vector<Op>& prefix,
+Verdict BudgetSearch::decide(Bytes budget, std::int64_t most, const Stopwatch& watch, const std::vector<Op>& prefix,
                              const std::vector<Op>& window) {
   begin(prefix, window);
   failed_.clear();

@@ -21,9 +21,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "control.hpp"
 #include "max_flow.hpp"
 #include "partial_order.hpp"
-#include "search_control.hpp"
 
 namespace stowplan::ordering {
 
@@ -49,7 +49,7 @@ class BudgetSearch {
 
   // At most `most` sets are looked at. `prefix` has run (its steps are not looked at), and of the others only those
   // of `window` are ordered, all of them where it is empty.
-  Verdict decide(Bytes budget, std::int64_t most, Watch& watch, const std::vector<Op>& prefix = {},
+  Verdict decide(Bytes budget, std::int64_t most, const Stopwatch& watch, const std::vector<Op>& prefix = {},
                  const std::vector<Op>& window = {});
 
   // If kFound: the order with its prefix.

@@ -1,53 +1,82 @@
 #include "bounds.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "max_flow.hpp"
+#include "partial_order.hpp"
 
 namespace stowplan::ordering {
+namespace {
 
-Bounds::Bounds(const Graph& graph) : graph_(graph), reach_(graph.before.copy()), lowest_(graph) {}
-
-std::vector<Bytes> Bounds::must_live() const {
-  std::vector<Bytes> bound = graph_.extra;
-  for (Row s = 0; s < graph_.storages(); ++s) {
-    const auto starts = graph_.starts[s], ends = graph_.ends[s];
-    for (Op op = starts.size() > 0 ? *std::min_element(starts.begin(), starts.end()) : 0; op < graph_.count(); ++op) {
-      const bool begun = graph_.from_start[s] || std::any_of(starts.begin(), starts.end(), [&](Op start) {
-                           return start == op || reach_.precedes(start, op);
-                         });
-      const bool stays = graph_.to_end[s] || std::any_of(ends.begin(), ends.end(),
-                                                         [&](Op end) { return end == op || reach_.precedes(op, end); });
-      if (begun && stays) bound[op] += graph_.size[s];
-    }
+// Where all others stand when an operator begins: those that neither come before it nor after it are free.
+std::vector<Side> sides(const Graph& graph, const Reach& reach, Op op) {
+  std::vector<Side> side(graph.count(), Side::kFree);
+  for (Op other = 0; other < graph.count(); ++other) {
+    if (reach.precedes(other, op)) side[other] = Side::kIn;
+    if (other == op || reach.precedes(op, other)) side[other] = Side::kOut;
   }
-  return bound;
+  return side;
 }
 
-Bytes Bounds::cut(Op op) {
-  std::vector<Side> side(graph_.count(), Side::kFree);
-  std::vector<Op> free;
-  for (Op other = 0; other < graph_.count(); ++other) {
-    if (reach_.precedes(other, op))
-      side[other] = Side::kIn;
-    else if (other == op || reach_.precedes(op, other))
-      side[other] = Side::kOut;
-    else
-      free.push_back(other);
-  }
-  return own(op, side) + lowest_.change(free, side, op);
-}
-
-Bytes Bounds::own(Op op, const std::vector<Side>& side) const {
-  Bytes bytes = graph_.extra[op];
-  for (Row s = 0; s < graph_.storages(); ++s) {
-    const auto starts = graph_.starts[s], ends = graph_.ends[s];
-    const bool begun = graph_.from_start[s] || std::any_of(starts.begin(), starts.end(), [&](Op start) {
+// Bytes alive then, and those that the operator starts, while no free one has run; or, with `certainly`, which ever
+// have.
+Bytes alive(const Graph& graph, Op op, const std::vector<Side>& side, bool certainly) {
+  Bytes bytes = graph.extra[op];
+  for (Row s = 0; s < graph.storages(); ++s) {
+    const auto starts = graph.starts[s], ends = graph.ends[s];
+    const bool begun = graph.from_start[s] || std::any_of(starts.begin(), starts.end(), [&](Op start) {
                          return start == op || side[start] == Side::kIn;
                        });
-    const bool stays =
-        graph_.to_end[s] || std::any_of(ends.begin(), ends.end(), [&](Op end) { return side[end] != Side::kIn; });
-    if (begun && stays) bytes += graph_.size[s];
+    const bool stays = begun && (graph.to_end[s] || std::any_of(ends.begin(), ends.end(), [&](Op end) {
+                                   return side[end] == Side::kOut || (side[end] == Side::kFree && !certainly);
+                                 }));
+    if (stays) bytes += graph.size[s];
   }
   return bytes;
+}
+
+Bytes cut(const Graph& graph, const Reach& reach, LowestSet& lowest, Op op) {
+  const std::vector<Side> side = sides(graph, reach, op);
+  std::vector<Op> free;
+  for (Op other = 0; other < graph.count(); ++other) {
+    if (side[other] == Side::kFree) free.push_back(other);
+  }
+  return alive(graph, op, side, false) + lowest.change(free, side, op);
+}
+
+}  // namespace
+
+void raise_by_must_live(const Graph& graph, Incumbent& best) {
+  Bytes at_start = 0, at_end = 0;
+  for (Row s = 0; s < graph.storages(); ++s) {
+    if (graph.from_start[s]) at_start += graph.size[s];
+    if (graph.to_end[s]) at_end += graph.size[s];
+  }
+  best.raise(std::max(at_start, at_end));
+  if (graph.count() > kMostReach) return;
+  const Reach reach(graph.before.copy());
+  Bytes most = 0;
+  for (Op op = 0; op < graph.count(); ++op) most = std::max(most, alive(graph, op, sides(graph, reach, op), true));
+  best.raise(most);
+}
+
+void raise_by_cuts(const Graph& graph, Incumbent& best) {
+  if (graph.count() > kMostReach) return;
+  const Reach reach(graph.before.copy());
+  LowestSet lowest(graph);
+  std::vector<std::pair<Bytes, Op>> steps;
+  State state(graph);
+  for (const Op op : best.order()) {
+    steps.emplace_back(state.step(op), op);
+    state.run(op);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  for (const auto& [step, op] : steps) {
+    if (step <= best.lower_bound() || best.over()) break;
+    best.raise(cut(graph, reach, lowest, op));
+  }
 }
 
 }  // namespace stowplan::ordering

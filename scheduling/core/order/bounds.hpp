@@ -9,28 +9,14 @@
 // No order has a smaller peak than the greatest of these.
 #pragma once
 
-#include <vector>
-
 #include "graph.hpp"
-#include "max_flow.hpp"
+#include "incumbent.hpp"
 
 namespace stowplan::ordering {
 
-class Bounds {
- public:
-  explicit Bounds(const Graph& graph);
-
-  // Of each operator.
-  std::vector<Bytes> must_live() const;
-  Bytes cut(Op op);
-
- private:
-  // Bytes alive when exactly those before the operator have run, and those it starts.
-  Bytes own(Op op, const std::vector<Side>& side) const;
-
-  const Graph& graph_;
-  Reach reach_;
-  LowestSet lowest_;
-};
+// Raise the bound: to what is alive at both ends, and by `must_live` of all operators; and by the cuts of those at
+// which the best order is above it.
+void raise_by_must_live(const Graph& graph, Incumbent& best);
+void raise_by_cuts(const Graph& graph, Incumbent& best);
 
 }  // namespace stowplan::ordering

@@ -4,10 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "bounded_search.hpp"
-#include "bounds.hpp"
-#include "partial_order.hpp"
-
 namespace stowplan::ordering {
 namespace {
 
@@ -55,34 +51,6 @@ void Exact::round(std::int64_t most) {
     const Bytes budget = best_.lower_bound() + (high - best_.lower_bound()) / 2;
     if (ask(budget, most) == Verdict::kUnknown) high = budget;
     high = std::min(high, best_.peak());
-  }
-}
-
-void raise_by_must_live(const Graph& graph, Incumbent& best) {
-  Bytes at_start = 0, at_end = 0;
-  for (Row s = 0; s < graph.storages(); ++s) {
-    if (graph.from_start[s]) at_start += graph.size[s];
-    if (graph.to_end[s]) at_end += graph.size[s];
-  }
-  best.raise(std::max(at_start, at_end));
-  if (graph.count() == 0 || graph.count() > kMostReach) return;
-  const std::vector<Bytes> least = Bounds(graph).must_live();
-  best.raise(*std::max_element(least.begin(), least.end()));
-}
-
-void raise_by_cuts(const Graph& graph, Incumbent& best) {
-  if (graph.count() > kMostReach) return;
-  Bounds bounds(graph);
-  std::vector<std::pair<Bytes, Op>> steps;
-  State state(graph);
-  for (const Op op : best.order()) {
-    steps.emplace_back(state.step(op), op);
-    state.run(op);
-  }
-  std::sort(steps.rbegin(), steps.rend());
-  for (const auto& [step, op] : steps) {
-    if (step <= best.lower_bound() || best.over()) break;
-    best.raise(bounds.cut(op));
   }
 }
 

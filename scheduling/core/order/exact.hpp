@@ -17,11 +17,6 @@
 
 namespace stowplan::ordering {
 
-// Raise the bound: to what is alive at both ends, and by the bounds of single operators (bounds.hpp), of all of
-// them; and by cuts, of those at which the best order is above it.
-void raise_by_must_live(const Graph& graph, Incumbent& best);
-void raise_by_cuts(const Graph& graph, Incumbent& best);
-
 // A graph and its reverse, each with its search.
 class Exact {
  public:

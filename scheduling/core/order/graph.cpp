@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -55,32 +54,6 @@ void join_storages(Draft& draft) {
 }
 
 }  // namespace
-
-Lists::Lists(const std::vector<std::vector<std::int32_t>>& lists) : first_{0} {
-  for (const auto& list : lists) {
-    index_.insert(index_.end(), list.begin(), list.end());
-    first_.push_back(static_cast<std::int32_t>(index_.size()));
-  }
-}
-
-std::vector<std::vector<std::int32_t>> Lists::copy() const {
-  std::vector<std::vector<std::int32_t>> lists;
-  for (std::int32_t row = 0; row < size(); ++row) lists.emplace_back((*this)[row].begin(), (*this)[row].end());
-  return lists;
-}
-
-Lists Lists::transposed(std::int32_t count) const {
-  Lists result;
-  result.first_.assign(static_cast<std::size_t>(count) + 1, 0);
-  for (const std::int32_t number : index_) ++result.first_[number + 1];
-  std::partial_sum(result.first_.begin(), result.first_.end(), result.first_.begin());
-  result.index_.resize(index_.size());
-  std::vector<std::int32_t> next(result.first_.begin(), result.first_.end() - 1);
-  for (std::int32_t row = 0; row < size(); ++row) {
-    for (const std::int32_t number : (*this)[row]) result.index_[next[number]++] = row;
-  }
-  return result;
-}
 
 Reach::Reach(const std::vector<std::vector<Op>>& before)
     : words_((before.size() + 63) / 64), before_(words_ * before.size(), 0) {

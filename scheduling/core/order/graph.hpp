@@ -18,36 +18,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "../lists.hpp"
+
 namespace stowplan::ordering {
 
 using Bytes = std::int64_t;
 using Op = std::int32_t;   // an operator's number
 using Row = std::int32_t;  // a storage's number
-
-// Lists of different lengths in one.
-class Lists {
- public:
-  struct Range {
-    const std::int32_t* first;
-    const std::int32_t* last;
-    const std::int32_t* begin() const { return first; }
-    const std::int32_t* end() const { return last; }
-    std::int32_t size() const { return static_cast<std::int32_t>(last - first); }
-    std::int32_t front() const { return *first; }
-  };
-
-  Lists() : first_{0} {}
-  explicit Lists(const std::vector<std::vector<std::int32_t>>& lists);
-  std::vector<std::vector<std::int32_t>> copy() const;
-  // Of `count` lists: which of the rows holds each number.
-  Lists transposed(std::int32_t count) const;
-
-  std::int32_t size() const { return static_cast<std::int32_t>(first_.size()) - 1; }
-  Range operator[](std::int32_t row) const { return {index_.data() + first_[row], index_.data() + first_[row + 1]}; }
-
- private:
-  std::vector<std::int32_t> first_, index_;
-};
 
 struct Storage {
   Bytes size = 0;

@@ -1,12 +1,13 @@
 // The best order so far, and the greatest lower bound: what all solvers of one call share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "control.hpp"
 #include "graph.hpp"
-#include "search_control.hpp"
 
 namespace stowplan::ordering {
 
@@ -23,9 +24,9 @@ class Incumbent {
   Bytes lower_bound() const { return bound_; }
   Method found_by() const { return found_by_; }
   bool closed() const { return peak_ <= bound_; }
-  Watch& watch() { return watch_; }
+  Stopwatch& watch() { return watch_; }
   // Nothing is left to do, or no time.
-  bool over() { return closed() || watch_.expired(); }
+  bool over() const { return closed() || watch_.expired(); }
 
   // Whether the order, of this peak, is better than what was there.
   bool offer(const std::vector<Op>& order, Bytes peak, Method method) {
@@ -33,20 +34,21 @@ class Incumbent {
     order_ = order;
     peak_ = peak;
     found_by_ = method;
-    watch_.tell(peak_, bound_);
+    watch_.report(peak_, bound_);
     return true;
   }
   // No order has a smaller peak than this.
   void raise(Bytes bound) {
+    bound = std::min(bound, peak_);
     if (bound <= bound_) return;
-    bound_ = bound < peak_ ? bound : peak_;
-    watch_.tell(peak_, bound_);
+    bound_ = bound;
+    watch_.report(peak_, bound_);
   }
 
   std::int64_t states = 0;  // sets of operators looked at
 
  private:
-  Watch watch_;
+  Stopwatch watch_;
   std::vector<Op> order_;
   Bytes peak_, bound_ = 0;
   Method found_by_ = Method::kJoined;

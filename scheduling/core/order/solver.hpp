@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "control.hpp"
 #include "graph.hpp"
 #include "incumbent.hpp"
-#include "search_control.hpp"
 
 namespace stowplan::ordering {
 

@@ -109,7 +109,7 @@ void Simulator::evict(Index s, Index out, Index into) {
 
 // A value that a rerun writes while it is out stays from then on.
 void Simulator::return_early() {
-  for (const auto& [s, position, _] : rewritten_log_) {
+  for (const auto& [s, position] : rewritten_log_) {
     if (!is_swapped(s) || position < out_[s] || position >= into_[s] || returned_[s] != kNever) continue;
     returned_[s] = position;
     move(before_, into_[s], -size_[s]);
@@ -118,8 +118,8 @@ void Simulator::return_early() {
 
 // What is made again goes at the next drop, or after its last use.
 void Simulator::lay_out_regained() {
-  for (const auto& [s, position, _] : begun_log_) move(before_, drop_from(s, position) + 1, -size_[s]);
-  for (const auto& [s, position, _] : own_log_) move(by_, position, size_[s]);
+  for (const auto& [s, position] : begun_log_) move(before_, drop_from(s, position) + 1, -size_[s]);
+  for (const auto& [s, position] : own_log_) move(by_, position, size_[s]);
 }
 
 void Simulator::add_up() {
@@ -154,7 +154,7 @@ bool Simulator::is_present(Index s, Index position) const {
 void Simulator::look_into(Reruns& reruns) {
   ++look_;
   const Index p = reruns.position;
-  const Range again{again_.data() + reruns.first, again_.data() + reruns.last};
+  const Lists::Range again{again_.data() + reruns.first, again_.data() + reruns.last};
   for (Index op : again) {
     for (Index v : reads_[op]) ++left_[v];
   }
@@ -171,7 +171,7 @@ void Simulator::look_into(Reruns& reruns) {
       }
     }
     const Bytes copies = write_again(op, p, fates, live, reruns.gain);
-    fates += writes_[op].end() - writes_[op].begin();
+    fates += writes_[op].size();
     if (live + copies + workspace_[op] > reruns.fullest) {
       reruns.fullest = live + copies + workspace_[op];
       reruns.at = op;

@@ -14,25 +14,22 @@ std::vector<Index> narrow(const T* column, Index n) {
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
+// Rows of what `fill(i, row)` adds to each, ascending, each once.
+template <class Fill>
+Lists unique_rows(Index n, Fill&& fill) {
+  std::vector<std::vector<Index>> rows(at(n));
+  for (Index i = 0; i < n; ++i) {
+    fill(i, rows[i]);
+    std::sort(rows[i].begin(), rows[i].end());
+    rows[i].erase(std::unique(rows[i].begin(), rows[i].end()), rows[i].end());
+  }
+  return Lists(rows);
+}
+
 }  // namespace
 
 // --- the graph
 // -----------------------------------------------------------------------------------------------------------
-
-// Rows of what `fill(i, row)` adds to each, ascending, each once.
-template <class Fill>
-Simulator::Table Simulator::unique_rows(Index n, Fill&& fill) {
-  Table table;
-  table.first.push_back(0);
-  for (Index i = 0; i < n; ++i) {
-    const auto from = static_cast<std::ptrdiff_t>(table.index.size());
-    fill(i, table.index);
-    std::sort(table.index.begin() + from, table.index.end());
-    table.index.erase(std::unique(table.index.begin() + from, table.index.end()), table.index.end());
-    table.first.push_back(static_cast<Index>(table.index.size()));
-  }
-  return table;
-}
 
 Simulator::Simulator(const Graph& graph, Rates rates)
     : n_(static_cast<Index>(graph.n)),
@@ -75,11 +72,11 @@ Simulator::Simulator(const Graph& graph, Rates rates)
     for (Index v : reads_[op]) row.push_back(storage_[v]);
     row.insert(row.end(), makes_[op].begin(), makes_[op].end());
   });
-  users_ = turned(uses_);
+  users_ = uses_.transposed(m_);
   spans_.resize(at(m_));
   for (auto* column : {&order_, &position_}) column->resize(at(n_));
-  goes_.assign(users_.index.size(), 0);
-  placed_.resize(users_.index.size());
+  goes_.assign(users_.numbers().size(), 0);
+  placed_.resize(users_.numbers().size());
   drops_.resize(at(m_));
   for (auto* column : {&start_, &near_, &last_, &next_, &needed_, &touched_, &asked_, &made_, &begun_, &end_,
                        &unpacked_, &out_, &into_, &returned_}) {
@@ -94,20 +91,6 @@ Simulator::Simulator(const Graph& graph, Rates rates)
   std::vector<std::int64_t> recorded(at(n_));
   for (Index i = 0; i < n_; ++i) recorded[i] = i;
   set_order(recorded.data());
-}
-
-// Of rows of storages by operator: the operators of each storage, ascending.
-Simulator::Table Simulator::turned(const Table& rows) const {
-  Table table;
-  table.first.assign(at(m_) + 1, 0);
-  for (Index s : rows.index) ++table.first[s + 1];
-  for (Index s = 0; s < m_; ++s) table.first[s + 1] += table.first[s];
-  table.index.resize(rows.index.size());
-  std::vector<Index> next(table.first.begin(), table.first.end() - 1);
-  for (Index op = 0; op < n_; ++op) {
-    for (Index s : rows[op]) table.index[next[s]++] = op;
-  }
-  return table;
 }
 
 // --- the order and the ways
@@ -125,9 +108,8 @@ void Simulator::set_order(const std::int64_t* order) {
   reruns_.clear();
   again_.clear();
   fates_.clear();
-  for (auto* log : {&needed_log_, &touched_log_, &asked_log_, &made_log_, &begun_log_, &own_log_, &rewritten_log_}) {
-    log->clear();
-  }
+  noted_.clear();
+  for (auto* log : {&begun_log_, &own_log_, &rewritten_log_}) log->clear();
   std::copy(last_.begin(), last_.end(), needed_.begin());
   for (auto* column : {&touched_, &asked_, &made_, &begun_, &unpacked_, &out_, &into_, &returned_}) {
     std::fill(column->begin(), column->end(), kNever);
@@ -143,10 +125,8 @@ void Simulator::set_order(const std::int64_t* order) {
 void Simulator::find_uses() {
   for (Index s : storages_) spans_[s] = {first_phase_[s], kNever, -1, -1, -1};
   for (Index s = 0; s < m_; ++s) {
-    for (Index use = users_.first[s]; use < users_.first[s + 1]; ++use) {
-      placed_[use] = {position_[users_.index[use]], use};
-    }
-    std::sort(placed_.begin() + users_.first[s], placed_.begin() + users_.first[s + 1]);
+    for (Index use = first_use(s); use < first_use(s + 1); ++use) placed_[use] = {position_[user(use)], use};
+    std::sort(placed_.begin() + first_use(s), placed_.begin() + first_use(s + 1));
   }
   for (Index p = 0; p < n_; ++p) {
     const Index op = order_[p], phase = phase_[op];
@@ -231,7 +211,7 @@ void Simulator::set_goes(Index storage, Index use, bool goes) {
 }
 
 void Simulator::set_goes_after(Index storage, Index op) {
-  const Range users = users_[storage];
+  const Lists::Range users = users_[storage];
   const Index* user = std::lower_bound(users.begin(), users.end(), op);
   if (user != users.end() && *user == op) {
     set_goes(storage, first_use(storage) + static_cast<Index>(user - users.begin()), true);
@@ -263,16 +243,12 @@ const Score& Simulator::evaluate() {
 // -------------------------------------------------------------------------------------
 
 void Simulator::forget_from(Index position) {
-  const auto take_back = [position](std::vector<Event>& log, auto&& undo) {
-    for (; !log.empty() && log.back().position >= position; log.pop_back()) undo(log.back());
-  };
-  take_back(needed_log_, [this](const Event& u) { needed_[u.what] = u.before; });
-  take_back(touched_log_, [this](const Event& u) { touched_[u.what] = kNever; });
-  take_back(asked_log_, [this](const Event& u) { asked_[u.what] = kNever; });
-  take_back(rewritten_log_, [](const Event&) {});
-  take_back(made_log_, [this](const Event& u) { made_[u.what] = u.before; });
-  take_back(begun_log_, [this](const Event& u) { begun_[u.what] = u.before; });
-  take_back(own_log_, [](const Event&) {});
+  for (; !noted_.empty() && *noted_.back().place >= position; noted_.pop_back()) {
+    *noted_.back().place = noted_.back().before;
+  }
+  for (auto* log : {&begun_log_, &own_log_, &rewritten_log_}) {
+    while (!log->empty() && log->back().position >= position) log->pop_back();
+  }
   while (!reruns_.empty() && reruns_.back().position >= position) {
     again_.resize(at(reruns_.back().first));
     fates_.resize(at(reruns_.back().fates));
@@ -303,12 +279,11 @@ void Simulator::make_again(Index value, Index position, bool by_itself) {
   const Index s = storage_[value];
   if (is_there(value, position) || made_[value] == position) return;
   if (begun_[s] != position && !is_storage_there(s, position)) {
-    begun_log_.push_back({s, position, begun_[s]});
-    begun_[s] = position;
-    if (by_itself) own_log_.push_back({s, position, 0});
+    begun_log_.push_back({s, position});
+    note(begun_[s], position);
+    if (by_itself) own_log_.push_back({s, position});
   }
-  made_log_.push_back({value, position, made_[value]});
-  made_[value] = position;
+  note(made_[value], position);
 }
 
 void Simulator::find_reruns(Index position) {
@@ -345,22 +320,13 @@ void Simulator::find_reruns(Index position) {
 
 // A storage that is there is read by a rerun.
 void Simulator::need(Index storage, Index position) {
-  if (position > needed_[storage]) {
-    needed_log_.push_back({storage, position, needed_[storage]});
-    needed_[storage] = position;
-  }
-  if (position > near_[storage] && asked_[storage] == kNever) {
-    asked_log_.push_back({storage, position, 0});
-    asked_[storage] = position;
-  }
+  if (position > needed_[storage]) note(needed_[storage], position);
+  if (position > near_[storage] && asked_[storage] == kNever) note(asked_[storage], position);
 }
 
 void Simulator::note_rerun(Index op, Index position) {
   const auto touch = [&](Index s) {
-    if (position > near_[s] && touched_[s] == kNever) {
-      touched_log_.push_back({s, position, 0});
-      touched_[s] = position;
-    }
+    if (position > near_[s] && touched_[s] == kNever) note(touched_[s], position);
   };
   for (Index v : reads_[op]) touch(storage_[v]);
   for (Index v : writes_[op]) {
@@ -373,7 +339,7 @@ void Simulator::note_rerun(Index op, Index position) {
     if (dropped) {
       make_again(v, position, false);
     } else if (next_[s] != kNever) {
-      rewritten_log_.push_back({s, position, 0});
+      rewritten_log_.push_back({s, position});
     }
   }
 }

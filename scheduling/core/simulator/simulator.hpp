@@ -35,6 +35,8 @@
 #include <utility>
 #include <vector>
 
+#include "../lists.hpp"
+
 namespace stowplan::scheduling {
 
 using Bytes = std::int64_t;
@@ -92,12 +94,6 @@ struct Reruns {
 
 class Simulator {
  public:
-  struct Range {
-    const Index *first, *last;
-    const Index* begin() const { return first; }
-    const Index* end() const { return last; }
-  };
-
   // Begins with the recorded order, every storage KEPT. The graph's columns are copied.
   explicit Simulator(const Graph& graph, Rates rates = {});
 
@@ -116,7 +112,7 @@ class Simulator {
   Index values() const { return m_; }
   Index order(Index position) const { return order_[position]; }
   Index position(Index op) const { return position_[op]; }
-  Range makes(Index op) const { return makes_[op]; }  // storages of which it writes a value, ascending
+  Lists::Range makes(Index op) const { return makes_[op]; }  // storages of which it writes a value, ascending
   double seconds(Index op) const { return seconds_[op]; }
   Way way(Index storage) const { return way_[storage]; }
   Bytes size(Index storage) const { return size_[storage]; }      // 0 if resident
@@ -124,12 +120,12 @@ class Simulator {
   Index near(Index storage) const { return near_[storage]; }      // after which it may be gone at first; -1: none
   Index last(Index storage) const { return last_[storage]; }      // last use by an operator; n: among the results
   Index next_use(Index storage) const { return next_[storage]; }  // first one after near; kNever: none
-  Index first_use(Index storage) const { return users_.first[storage]; }
-  Index user(Index use) const { return users_.index[use]; }
+  Index first_use(Index storage) const { return users_.first(storage); }
+  Index user(Index use) const { return users_.numbers()[use]; }
   bool goes(Index use) const { return goes_[use] != 0; }
   // Uses of a storage by position: pairs of a position and the use.
-  const std::pair<Index, Index>* placed(Index storage) const { return placed_.data() + users_.first[storage]; }
-  Index use_count(Index storage) const { return users_.first[storage + 1] - users_.first[storage]; }
+  const std::pair<Index, Index>* placed(Index storage) const { return placed_.data() + first_use(storage); }
+  Index use_count(Index storage) const { return users_[storage].size(); }
 
   // Of the last evaluation.
   const std::vector<Bytes>& live() const { return live_; }       // (n,) at each position's fullest moment
@@ -149,20 +145,15 @@ class Simulator {
   void check_invariants() const;
 
  private:
-  struct Event {  // of a value or storage
-    Index what, position, before;
+  struct Event {
+    Index storage, position;
+  };
+  struct Note {  // a position that the first pass has written
+    Index *place, before;
   };
   struct Span {  // of a storage
     Index phase, start, near, last, held;
   };
-  struct Table {  // compressed rows
-    std::vector<Index> first, index;
-    Range operator[](Index row) const { return {index.data() + first[row], index.data() + first[row + 1]}; }
-  };
-
-  template <class Fill>
-  static Table unique_rows(Index n, Fill&& fill);
-  Table turned(const Table& rows) const;
 
   void find_uses();
   void find_drops(Index storage);
@@ -176,6 +167,10 @@ class Simulator {
   bool is_there(Index value, Index position) const;
   bool is_storage_there(Index storage, Index position) const;
   void make_again(Index value, Index position, bool by_itself);
+  void note(Index& place, Index position) {
+    noted_.push_back({&place, place});
+    place = position;
+  }
   void need(Index storage, Index position);
   void note_rerun(Index op, Index position);
 
@@ -199,9 +194,9 @@ class Simulator {
   // The graph.
   Index n_, m_;
   Rates rates_;
-  Table reads_, writes_;  // values of each operator, ascending, each once
-  Table uses_, makes_;    // storages of the values that an operator reads or writes, or writes
-  Table users_;           // operators that read or write a storage
+  Lists reads_, writes_;  // values of each operator, ascending, each once
+  Lists uses_, makes_;    // storages of the values that an operator reads or writes, or writes
+  Lists users_;           // operators that read or write a storage
   std::vector<Index> held_values_;
   std::vector<Index> storages_;                         // the values that have one
   std::vector<Index> phase_, storage_, held_, writer_;  // writer_: the first of a value; -1: none
@@ -229,7 +224,8 @@ class Simulator {
   std::vector<std::uint8_t> fates_;              // of what reruns write: whether the value is there, and the storage
   std::vector<Index> needed_, touched_, asked_;  // of each storage; the latter two: first after near, by a rerun
   std::vector<Index> made_, begun_;              // of each value, storage: where it was last made to stay after near
-  std::vector<Event> needed_log_, touched_log_, asked_log_, made_log_, begun_log_, own_log_, rewritten_log_;
+  std::vector<Note> noted_;
+  std::vector<Event> begun_log_, own_log_, rewritten_log_;
   std::vector<std::uint32_t> mark_;  // of each operator
   std::uint32_t epoch_ = 0;
   std::vector<Index> stack_;
