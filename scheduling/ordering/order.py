@@ -94,7 +94,7 @@ def order(
     time_limit
         Wall-clock seconds, 0 or more, or None: no limit.
     progress
-        Called several times a second, and at every improvement; it ends the search by returning False.
+        Called at every improvement of the peak or the bound; it ends the search by returning False.
 
     Raises
     ------

@@ -26,7 +26,7 @@ class OrderingOptions:
     time_limit
         Wall-clock seconds, or None: no limit.
     report
-        To be called with the peak and the lower bound, several times a second; where it returns False, the solver stops
+        To be called with the peak and the lower bound where one has improved; where it returns False, the solver stops
         with its best.
     """
 

@@ -5,9 +5,9 @@
 //    slivers that it leaves beside itself. Blocks with gaps stand where best fit has put them, fixed ones where they
 //    must be.
 // 2. *Repair* (windows.hpp). Only the tallest block determines the peak. Take a window of time around it, empty it of
-// all
-//    blocks that live inside, and refill it around those that reach in from outside, by other worths, until the window
-//    is lower than it was. Then take the block that is the tallest now. Windows that resist are tried again wider.
+//    all blocks that live inside, and refill it around those that reach in from outside, by other worths, until the
+//    window is lower than it was. Then take the block that is the tallest now. Windows that resist are tried again
+//    wider.
 //
 //     bytes |          ___  <- tallest
 //           |   _____ |   |____          a window: blocks that cross its borders (#) stay where they are,

@@ -9,8 +9,7 @@
 
 namespace stowplan::scheduling {
 
-// --- the second pass: bytes
-// ----------------------------------------------------------------------------------------------
+// --- the second pass: bytes --------------------------------------------------------------------------------
 
 void Simulator::move(std::vector<Bytes>& changes, Index position, Bytes bytes) {
   changes[position] += bytes;
@@ -212,8 +211,7 @@ void Simulator::let_go(Index value, Bytes& live) {
   if (--temporaries_[storage_[value]] == 0) live -= size_[storage_[value]];
 }
 
-// --- details
-// -------------------------------------------------------------------------------------------------------------
+// --- details -----------------------------------------------------------------------------------------------
 
 void Simulator::released(std::vector<Index>& out) const {
   out.assign(static_cast<std::size_t>(m_), -1);
@@ -233,8 +231,7 @@ void Simulator::released(std::vector<Index>& out) const {
   }
 }
 
-// --- what must hold
-// ------------------------------------------------------------------------------------------------------
+// --- what must hold ----------------------------------------------------------------------------------------
 
 void Simulator::check_invariants() const {
   const auto require = [](bool holds, const char* what) {

@@ -28,8 +28,7 @@ Lists unique_rows(Index n, Fill&& fill) {
 
 }  // namespace
 
-// --- the graph
-// -----------------------------------------------------------------------------------------------------------
+// --- the graph ---------------------------------------------------------------------------------------------
 
 Simulator::Simulator(const Graph& graph, Rates rates)
     : n_(static_cast<Index>(graph.n)),
@@ -93,8 +92,7 @@ Simulator::Simulator(const Graph& graph, Rates rates)
   set_order(recorded.data());
 }
 
-// --- the order and the ways
-// ----------------------------------------------------------------------------------------------
+// --- the order and the ways --------------------------------------------------------------------------------
 
 void Simulator::set_order(const std::int64_t* order) {
   clock_.assign(at(n_) + 1, 0.0);
@@ -239,8 +237,7 @@ const Score& Simulator::evaluate() {
   return score_;
 }
 
-// --- the first pass: what runs again
-// -------------------------------------------------------------------------------------
+// --- the first pass: what runs again -----------------------------------------------------------------------
 
 void Simulator::forget_from(Index position) {
   for (; !noted_.empty() && *noted_.back().place >= position; noted_.pop_back()) {

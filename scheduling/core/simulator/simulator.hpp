@@ -96,6 +96,8 @@ class Simulator {
  public:
   // Begins with the recorded order, every storage KEPT. The graph's columns are copied.
   explicit Simulator(const Graph& graph, Rates rates = {});
+  Simulator(const Simulator&) = delete;  // its notes have addresses of its columns
+  Simulator& operator=(const Simulator&) = delete;
 
   // An order of all operators, (n,), each after what it depends on.
   void set_order(const std::int64_t* order);
