@@ -31,17 +31,16 @@ class FunctionState:
     settings
         Chainer's configuration when it was applied, if it is to run again.
     made
-        How many of its inputs other functions had made when it was applied.
+        How many of its inputs other functions had made when it was applied, where it may run again.
     repeatable
         Whether it may run again, as a trial found; None: there was none, and its class decides.
     packed
         The packed form of hidden arrays, by name.
     evicted
         The values of hidden arrays that were evicted, by name.
-    may_read, may_read_outputs
-        The indexes of the inputs and outputs that code of the program's may read in its backward step.
-    reads
-        What `backward_pass.inputs_read` returns; None: not known yet.
+    reads, reads_outputs
+        The indexes of the inputs and outputs whose arrays its backward step reads, each once: those that it retains,
+        and those that code of the program's may read.
     cleared
         The names of hidden arrays that are freed, and that only running it again brings back.
     """
@@ -51,9 +50,8 @@ class FunctionState:
     settings: dict[str, Any] | None = None
     made: int = 0
     repeatable: bool | None = None
-    may_read: tuple[int, ...] = ()
-    may_read_outputs: tuple[int, ...] = ()
-    reads: dict[int, None] | None = None
+    reads: dict[int, None] = field(default_factory=dict)
+    reads_outputs: dict[int, None] = field(default_factory=dict)
     packed: dict[str, Any] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)

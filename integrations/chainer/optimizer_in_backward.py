@@ -157,20 +157,23 @@ def reason_in(functions: Iterable[Any], early: EarlyUpdate) -> str | None:
     return None
 
 
-def _written(parameters: Iterable[Any]) -> Iterator[Any]:
-    """Yield what updates write on: parameters, and what is in memory of their states."""
+def _written(parameters: Iterable[Any]) -> list[Any]:
+    """Return what updates write on: parameters, and what is in memory of their states, numbers included."""
+    found = []
     for param in parameters:
-        yield in_memory(param)
+        found.append(in_memory(param))
         state = None if param.update_rule is None else param.update_rule._state
         if type(state) is dict:
-            yield from (value for value in state.values() if isinstance(value, chainer.get_array_types()))
+            found += state.values()
+    return found
 
 
 def _ranges(arrays: Iterable[Any]) -> list[tuple[int, int]]:
-    """Return the addresses of arrays, of which some may be None, in order: each as (first, end)."""
+    """Return the addresses of the arrays among these, in order: each as (first, end)."""
     ranges = []
+    types = chainer.get_array_types()
     for array in arrays:
-        if array is None or array.size == 0:
+        if not isinstance(array, types) or array.size == 0:
             continue
         # `ctypes` takes longer.
         begin = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr
@@ -259,7 +262,9 @@ class EarlyUpdate:
     Attributes
     ----------
     parameters
-        By their ids.
+        Those that are not yet updated, by their ids.
+    has_begun
+        Whether one is updated.
     memory
         The addresses that the update writes on, in order.
     """
@@ -267,23 +272,15 @@ class EarlyUpdate:
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = optimizer
         self.parameters = {id(param): param for param in optimizer.target.params()}
+        self.has_begun = False
         self.memory = _ranges(_written(self.parameters.values()))
-        self._done: set[int] = set()
 
     def reason(self) -> str | None:
         """Return why no parameter can be updated before all gradients are there; None if some can."""
-        if any(end > begin for (_, end), (begin, _) in pairwise(self.memory)):
-            return "parameters, or states, share memory: one would be read after the other's update"
+        for (_, end), (begin, _) in pairwise(self.memory):
+            if end > begin:
+                return "parameters, or states, share memory: one would be read after the other's update"
         return None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a parameter is updated."""
-        return bool(self._done)
-
-    def takes(self, param: Any) -> bool:
-        """Whether a variable is one of the optimizer's parameters, and not yet updated."""
-        return id(param) in self.parameters and id(param) not in self._done
 
     def ready(self, param: Any, owned: bool) -> None:
         """Update a parameter whose gradient is complete, and clear the gradient.
@@ -291,28 +288,29 @@ class EarlyUpdate:
         Parameters
         ----------
         param
-            A parameter that this `takes`.
+            One of `parameters`.
         owned
             Whether nothing else refers to the gradient's array. Hooks change it in place, so an array that two
             parameters share waits for `finish`, as it would with Chainer.
         """
         if owned or not _hooks(self._optimizer):
-            self._done.add(id(param))
             self._update([param])
 
     def finish(self) -> None:
         """Update the remaining parameters, by zeros if they have no gradient, as Chainer does; count the update."""
-        left = [param for key, param in self.parameters.items() if key not in self._done]
+        left = [*self.parameters.values()]
         for param in left:
             if param.array is not None and param.grad is None:
                 with chainer.using_device(param.device):
                     param._set_grad(param.device.xp.zeros_like(param.raw_array), layout_check=False)
-        self._done.update(map(id, left))
         self._update(left)
         self._optimizer.t += 1
         self._optimizer._loss_scaling_isnan = False
 
     def _update(self, parameters: list[Any]) -> None:
+        self.has_begun = True
+        for param in parameters:
+            del self.parameters[id(param)]
         hooks = self._optimizer._hookable
         for hook in hooks._pre_update_hooks.values():
             for param in parameters:

@@ -16,7 +16,7 @@ the next one, too. The recording follows these, and variables that the program h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -283,19 +283,16 @@ class RecordingStep(TimedStep):
         super()._bring_back(function)
         self.meter.runs(len(self._graph.calls) - 1)
 
-    def _references(self, node: Any, grads: Any) -> int:
-        own = (node in self._gradient) + (node in self._graph.terms)
-        return super()._references(node, grads) + own
+    def _tables(self, grads: Any) -> list[Container[Any]]:
+        return [*super()._tables(grads), self._gradient, self._graph.terms]
 
-    def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
-        written = super()._write_over(function, out_grad)
-        if written:  # after all that read what was there
-            graph, call = self._graph, self._graph.calls[-1]
-            storage = graph.storage_of(out_grad[0].raw_array)
-            for number, other in enumerate(graph.calls[:-1]):
-                if any(graph.values[value].storage == storage for value in other.reads):
-                    call.after.append(number)
-        return written
+    def wrote_over(self, array: Any) -> None:
+        """Have the call come after all that read what was there."""
+        graph, call = self._graph, self._graph.calls[-1]
+        storage = graph.storage_of(array)
+        for number, other in enumerate(graph.calls[:-1]):
+            if any(graph.values[value].storage == storage for value in other.reads):
+                call.after.append(number)
 
     def _take_gradient(self, call: Call, node: Any, array: Any) -> None:
         """Record how a gradient was made: a first term, a sum in the same array, or a sum in a new array."""
@@ -338,7 +335,8 @@ class RecordingStep(TimedStep):
 
     @property
     def _beside(self) -> int:
-        return 0 if self.parameters is None else self.parameters.bytes_used
+        parameters = self.values.parameters
+        return 0 if parameters is None else parameters.bytes_used
 
     @contextmanager
     def _metered(self) -> Iterator[None]:

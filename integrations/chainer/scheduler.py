@@ -260,7 +260,7 @@ class Scheduler:
     def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
         is_lean = self._asked is None or self._stats.keeps_graph is not None
         pool = self._pool if name == ("lean" if is_lean else "scheduled") else None
-        step.parameters = step.values.parameters = swap
+        step.values.parameters = swap
         if swap is not None:
             swap.written = step.written
         try:
