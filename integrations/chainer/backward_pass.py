@@ -28,8 +28,8 @@ from chainer.backends import intel64
 from chainer.functions.activation.relu import ReLU
 from chainer.functions.activation.sigmoid import Sigmoid
 
+from .function_state import read_by_backward
 from .optimizer_in_backward import Consumed
-from .rerun import old_style
 
 if TYPE_CHECKING:
     from .execution import ScheduledStep
@@ -171,54 +171,6 @@ def reachable(outputs: Any) -> list[Any]:
             found[function] = None
             nodes.extend(function.inputs)
     return list(found)
-
-
-def note_reads(functions: list[Any]) -> None:
-    """Note what the program's code may read in a backward step: inputs and outputs that Chainer's nodes have arrays of.
-
-    The program's code is that of its own functions, and, for all functions, that of its function hooks.
-    """
-    hooked = not all(map(_is_chainers, chainer.get_function_hooks().values()))
-    own = [one for one in functions if hooked or _has_code_of_its_own(one)]
-    retained = {node for one in functions for node in read_by_backward(one)} if own else {}
-    for one in own:
-        if (state := getattr(one, "_stowplan", None)) is not None:
-            state.reads.update({k: None for k, node in enumerate(one.inputs) if node in retained})
-            state.reads_outputs.update({k: None for k, node in enumerate(one.outputs) if node() in retained})
-
-
-def _has_code_of_its_own(function: Any) -> bool:
-    if not type(old_style(function) or function).__module__.startswith("chainer."):
-        return True
-    hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
-    return not all(map(_is_chainers, hooks))
-
-
-def _is_chainers(one: Any) -> bool:
-    return type(one).__module__.startswith("chainer.")
-
-
-def read_by_backward(function: Any) -> list[Any]:
-    """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
-    state = getattr(function, "_stowplan", None)  # None: no step has applied it
-    reads = function._input_indexes_to_retain if state is None else state.reads
-    nodes = [function.inputs[index] for index in reads or ()]
-    for index in (function._output_indexes_to_retain if state is None else state.reads_outputs) or ():
-        node = function.outputs[index]()
-        if node is not None:
-            nodes.append(node)
-    return nodes
-
-
-def is_complete(function: Any) -> bool:
-    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
-    state = function._stowplan
-    if state.packed or state.evicted or state.cleared:
-        return False
-    for index in state.reads:
-        if function.inputs[index]._data is None:
-            return False
-    return all(array is not None for array in function._retained_output_data or ())
 
 
 def take_out(function: Any, grads: Any) -> tuple[Any, ...]:

@@ -25,7 +25,6 @@ from ..common.errors import ScheduleError
 from . import patches
 from .backward_pass import (
     BackwardPass,
-    note_reads,
     owned,
     reachable,
     sum_gradients,
@@ -35,12 +34,12 @@ from .backward_pass import (
     write_over,
 )
 from .evictions import Swap
-from .function_state import FunctionState, state_of
+from .function_state import FunctionState, has_all, note_reads, state_of
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .rerun import held_arrays
 from .schedule_follower import Follower, Structure
 from .sparing import Sparing
-from .values import StepValues, array_of, has_all
+from .values import StepValues, array_of
 from .written import Written
 
 _tokens = itertools.count()

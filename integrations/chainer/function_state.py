@@ -1,7 +1,8 @@
 """What a step notes on a function that it applies: one object, in one attribute of Chainer's node.
 
 A state belongs to one step. It goes with its function, when the graph is freed; a later step that meets it sees that it
-is none of its own (`state_of`), and takes neither its number, which counts that step's operators, nor its names.
+is none of its own (`state_of`), and takes neither its number, which counts that step's operators, nor its names. It
+tells which arrays the function's backward step reads (`read_by_backward`), and whether they are there (`is_complete`).
 
 A step frees or packs a function's hidden arrays, those in its attributes, when the next operator begins (`Hiding`).
 Until then the function's caller may read them: `F.dropout` returns its mask, SegNet unpools by the indexes by which it
@@ -15,7 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rerun import old_style, set_hidden
+import chainer
+
+from .rerun import get_hidden, old_style, set_hidden
 
 
 @dataclass(slots=True)
@@ -79,6 +82,9 @@ def fill_output(function: Any, index: int, array: Any) -> None:
             function._retained_output_data = (*data[:place], array, *data[place + 1 :])
 
 
+# --- arrays that go when the next operator begins ---------------------------------------------------------------------
+
+
 class Hiding:
     """The hidden arrays of the last function that was applied.
 
@@ -127,3 +133,70 @@ def clear(function: Any, names: Iterable[str]) -> None:
     for name in names:
         function._stowplan.cleared.add(name)
         set_hidden(function, name, None)
+
+
+# --- what a backward step reads ---------------------------------------------------------------------------------------
+
+
+def note_reads(functions: list[Any]) -> None:
+    """Note what the program's code may read in a backward step: inputs and outputs that Chainer's nodes have arrays of.
+
+    The program's code is that of its own functions, and, for all functions, that of its function hooks.
+    """
+    hooked = not all(map(_is_chainers, chainer.get_function_hooks().values()))
+    own = [one for one in functions if hooked or _has_code_of_its_own(one)]
+    retained = {node for one in functions for node in read_by_backward(one)} if own else {}
+    for one in own:
+        if (state := getattr(one, "_stowplan", None)) is not None:
+            state.reads.update({k: None for k, node in enumerate(one.inputs) if node in retained})
+            state.reads_outputs.update({k: None for k, node in enumerate(one.outputs) if node() in retained})
+
+
+def _has_code_of_its_own(function: Any) -> bool:
+    if not type(old_style(function) or function).__module__.startswith("chainer."):
+        return True
+    hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
+    return not all(map(_is_chainers, hooks))
+
+
+def _is_chainers(one: Any) -> bool:
+    return type(one).__module__.startswith("chainer.")
+
+
+def read_by_backward(function: Any) -> list[Any]:
+    """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
+    state = getattr(function, "_stowplan", None)  # None: no step has applied it
+    reads = function._input_indexes_to_retain if state is None else state.reads
+    nodes = [function.inputs[index] for index in reads or ()]
+    for index in (function._output_indexes_to_retain if state is None else state.reads_outputs) or ():
+        node = function.outputs[index]()
+        if node is not None:
+            nodes.append(node)
+    return nodes
+
+
+def is_complete(function: Any) -> bool:
+    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
+    state = function._stowplan
+    if state.packed or state.evicted or state.cleared:
+        return False
+    for index in state.reads:
+        if function.inputs[index]._data is None:
+            return False
+    return all(array is not None for array in function._retained_output_data or ())
+
+
+def has_all(function: Any, state: FunctionState) -> bool:
+    """Whether all arrays that the backward step of a function reads are in memory."""
+    hidden = {*state.packed, *state.evicted, *state.cleared}
+    arrays = [*map(array_at, read_by_backward(function)), *(function._retained_output_data or ())]
+    arrays += [get_hidden(function, name) for name in hidden]
+    return all(array is not None for array in arrays)
+
+
+def array_at(node: Any) -> Any:
+    """Return a node's array: retained, or that of a variable the program holds; None if it is gone."""
+    if node._data is not None:
+        return node._data
+    holder = node._variable()
+    return None if holder is None else holder._data[0]

@@ -27,8 +27,7 @@ which is the one that is replaced. No parameter can be updated before the averag
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -326,18 +325,8 @@ class EarlyUpdate:
                 Consumed(param.name).put(param)
 
 
-@contextmanager
-def updating(step: ScheduledStep, optimizers: Sequence[Any], early: bool | None) -> Iterator[None]:
-    """While entered, have optimizers update as `Updates` does; parameters as there."""
-    if not optimizers:
-        yield
-        return
-    with Updates(step, optimizers[0], early), updating(step, optimizers[1:], early):
-        yield
-
-
 class Updates:
-    """An optimizer's `update` while a step runs.
+    """Replaces an optimizer's `update` while it is entered, as a step does while it runs.
 
     Parameters
     ----------

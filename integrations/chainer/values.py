@@ -25,9 +25,18 @@ from chainer import variable
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
-from .backward_pass import is_complete, read_by_backward
 from .evictions import BACKWARD, FORWARD, Evictions, Moment, Swap
-from .function_state import FunctionState, Hiding, clear, drop_outputs, fill_output, pack, state_of
+from .function_state import (
+    Hiding,
+    array_at,
+    clear,
+    drop_outputs,
+    fill_output,
+    is_complete,
+    pack,
+    read_by_backward,
+    state_of,
+)
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import (
     DRAWN,
@@ -182,11 +191,14 @@ class StepValues:
         self.hiding.later(function, self.sparing.hide(function, hidden, xs, ys))
 
     def _evict(self, value: int) -> None:
+        """Start to write a value's array, which the function that made it may retain, too, and let go of it."""
         node: Any = self._nodes.get(value, _no_node)()
-        array = None if node is None else _array(node)
+        array = None if node is None else array_at(node)
         if array is not None and self.evictions.begin(value, array):
             self._out[node] = value
-            _drop(node, array)
+            node._data = None
+            if node.creator_node is not None:
+                drop_outputs(node.creator_node, lambda _, data: data is array)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
 
@@ -250,14 +262,14 @@ class StepValues:
 
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
-        array = _array(node)
+        array = array_at(node)
         if array is None and node in self._out:
             array = node._data = self.evictions.take(self._out.pop(node))
         return array
 
     def _is_there(self, node: Any) -> bool:
         """Whether `_there` has the array of a node; nothing is fetched."""
-        return _is_swapped(node) or node in self._out or _array(node) is not None
+        return _is_swapped(node) or node in self._out or array_at(node) is not None
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
@@ -407,7 +419,7 @@ class StepValues:
             for table in (self.uses, self.readers, *tables):
                 own += node in table
             if node in self.uses and sys.getrefcount(node) > own:
-                node._data = _array(
+                node._data = array_at(
                     node
                 )  # as Chainer's node would have it, and the program refers to the node
                 self.on_held(node)
@@ -431,32 +443,9 @@ def _retained_outputs(function: Any) -> list[tuple[int, Any]]:
     ]
 
 
-def _array(node: Any) -> Any:
-    """Return a node's array: retained, or that of a variable the program holds; None if it is gone."""
-    if node._data is not None:
-        return node._data
-    holder = node._variable()
-    return None if holder is None else holder._data[0]
-
-
-def _drop(node: Any, array: Any) -> None:
-    """Let go of a node's array, which the function that made it may retain, too."""
-    node._data = None
-    if node.creator_node is not None:
-        drop_outputs(node.creator_node, lambda _, data: data is array)
-
-
 def _is_swapped(node: Any) -> bool:
     """Whether a node is a parameter's that is fetched when it is used."""
     return swapped(node.get_variable_or_none())
-
-
-def has_all(function: Any, state: FunctionState) -> bool:
-    """Whether all arrays that the backward step of a function reads are in memory."""
-    hidden = {*state.packed, *state.evicted, *state.cleared}
-    arrays = [*map(_array, read_by_backward(function)), *(function._retained_output_data or ())]
-    arrays += [get_hidden(function, name) for name in hidden]
-    return all(array is not None for array in arrays)
 
 
 def array_of(value: Any) -> Any:
