@@ -13,10 +13,10 @@ a step's arrays            ``values``: lets them go, and brings them back; ``spa
 what a schedule asks for   ``schedule_follower``: the one that a running step follows; ``rerun``: runs a function once
                            more; ``evictions``: which values go to a file or to pinned memory, and when;
                            ``optimizer_in_backward``: updates as soon as a gradient is complete, in pieces (``updates``)
-what is looked at          ``written``: writes of the program; ``retained``: what outlives a step; ``meter``: bytes;
-                           ``parameter_swap``: parameters that are out of memory
-the ground                 ``patches``: where a step enters Chainer; ``function_state``: what it notes there, and
-                           what it frees of a function's attributes;
+what is looked at          ``written``: writes of the program; ``meter``: bytes of what outlives a step, and of
+                           operators; ``parameter_swap``: parameters that are out of memory
+the ground                 ``patches``: where a step enters Chainer; ``function_state``: what it notes there, which
+                           arrays a function's backward step reads, and what of its attributes goes;
                            ``graph_builder``: rows, storages, edges; ``bit_packing``, ``im2col``: arrays alone
 =========================  =============================================================================================
 

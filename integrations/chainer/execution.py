@@ -80,8 +80,6 @@ class ScheduledStep:
         Calls of an optimizer's `update`.
     gradients_found
         Bytes of each gradient that the first backward pass found, and adds to, by the variable's id.
-    checks_early
-        Whether `early` goes where the backward pass runs code of the program's.
     keeps_gradients
         Why gradients are kept until the update; None: they are not, or nothing was to be updated early.
     is_half_updated
@@ -105,7 +103,7 @@ class ScheduledStep:
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing, written)
         self.early: EarlyUpdate | None = None
-        self.checks_early = self.is_half_updated = False
+        self.is_half_updated = False
         self.keeps_gradients: str | None = None
         self.count = 0
         self.passes = 0
@@ -135,16 +133,15 @@ class ScheduledStep:
     def reason_to_keep_graph(self) -> str | None:
         """Return why arrays of such steps must be kept, as Chainer does; None: they can go.
 
-        The last three are reasons where operators may run again: none must after the update of its parameter.
+        The last three are looked for where operators may run again: none must after the update of its parameter.
         """
-        written, again = self.written, self.written is not None
+        is_written = self.written is not None and self.written.found
         reasons = {
             "a backward pass reaches into an earlier step": self._earlier,
             "two backward passes visit one operator": self._walked_twice,
-            "a variable is cut off (Variable.unchain) after an operator has read it": again and self._cut_off,
-            "the program writes on an array after an operator has made or read it": written is not None
-            and written.found,
-            "a backward pass visits an operator whose parameter has been updated": again and self._outdated,
+            "a variable is cut off (Variable.unchain) after an operator has read it": self._cut_off,
+            "the program writes on an array after an operator has made or read it": is_written,
+            "a backward pass visits an operator whose parameter has been updated": self._outdated,
         }
         return next((reason for reason, is_found in reasons.items() if is_found), None)
 
@@ -232,7 +229,7 @@ class ScheduledStep:
 
     def _check_early(self, functions: Iterable[Any]) -> None:
         """Update no parameter in the pass by these functions if there is a reason against it, or an array is gone."""
-        if self.early is not None and self.checks_early:
+        if self.early is not None and self.early.is_checked:
             reason = reason_in(functions, self.early)
             if reason is not None:
                 self.early = None

@@ -66,6 +66,13 @@ def state_of(function: Any, step: int) -> FunctionState | None:
     return state if state is not None and state.step == step else None
 
 
+def retained_outputs(function: Any) -> list[tuple[int, Any]]:
+    """Return the indexes and arrays of the outputs that a function retains."""
+    return [
+        *zip(function._output_indexes_to_retain or (), function._retained_output_data or (), strict=False)
+    ]
+
+
 def drop_outputs(function: Any, drops: Callable[[int, Any], bool]) -> None:
     """Let a function keep no more those of its retained outputs whose index and array this says to drop."""
     if function._retained_output_data is not None:

@@ -257,6 +257,8 @@ class EarlyUpdate:
     ----------
     optimizer
         A `chainer.Optimizer` for which `reason_against` returns None.
+    is_checked
+        Whether no parameter is updated early where the backward pass runs code of the program's (`reason_in`).
 
     Attributes
     ----------
@@ -268,8 +270,8 @@ class EarlyUpdate:
         The addresses that the update writes on, in order.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: Any, is_checked: bool) -> None:
+        self._optimizer, self.is_checked = optimizer, is_checked
         self.parameters = {id(param): param for param in optimizer.target.params()}
         self.has_begun = False
         self.memory = _ranges(_written(self.parameters.values()))
@@ -382,11 +384,11 @@ class Updates:
         if self._wanted is False or not step.releases:
             return
         reason = reason_against(self._outer) or (NESTED if step.nested else None)
-        early = EarlyUpdate(self._outer) if reason is None else None
-        reason = reason if early is None else early.reason()
+        if reason is None:
+            early = EarlyUpdate(self._outer, is_checked=not self._wanted)
+            reason = early.reason()
         if reason is None:
             step.early = self._early = early
-            step.checks_early = not self._wanted
         else:
             step.keep_gradients(reason)
 

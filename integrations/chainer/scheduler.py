@@ -44,11 +44,10 @@ from . import patches
 from .evictions import PinnedSwap, Swap
 from .execution import ScheduledStep
 from .known import TIMED_STEPS, Known, over_budget, parse_budget
-from .meter import clock_for, device_of, meter_for
+from .meter import Retained, clock_for, device_of, meter_for, parameters_of, resident_arrays
 from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
 from .recorder import Recording, RecordingStep, TimedStep, least
-from .retained import Retained, parameters_of, resident_arrays
 from .schedule_follower import Follower
 from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
@@ -384,7 +383,7 @@ class Scheduler:
         if self._budget is None:
             plain = simulate(recording.graph, as_recorded(recording.graph)).peak
             self._budget = int((self._share or 0) * (retained + plain))
-        if all(not known.recording.structure.same(recording.structure) for known in self._known):
+        if all(known.recording.structure != recording.structure for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:
                 self._solve(self._known[-1], self._left)

@@ -35,6 +35,7 @@ from .function_state import (
     is_complete,
     pack,
     read_by_backward,
+    retained_outputs,
     state_of,
 )
 from .parameter_swap import ParameterSwap, swapped
@@ -280,7 +281,7 @@ class StepValues:
 
     def _fill_outputs(self, function: Any) -> None:
         """Fill in retained outputs from their nodes, and the other way round."""
-        for index, array in _retained_outputs(function):
+        for index, array in retained_outputs(function):
             node = function.outputs[index]()
             if node is not None:
                 array = self._there(node) if array is None else array
@@ -289,7 +290,7 @@ class StepValues:
 
     def _outputs_missing(self, function: Any) -> bool:
         """Whether a retained output is gone."""
-        nodes = [function.outputs[index]() for index, array in _retained_outputs(function) if array is None]
+        nodes = [function.outputs[index]() for index, array in retained_outputs(function) if array is None]
         return any(node is None or not self._is_there(node) for node in nodes)
 
     def _unpack(self, function: Any) -> None:
@@ -434,13 +435,6 @@ class StepValues:
             return False
         value = self._follower.value_of(node)
         return self.directions.last_place.get(value, -1) > self._place + after
-
-
-def _retained_outputs(function: Any) -> list[tuple[int, Any]]:
-    """Return the indexes and arrays of the outputs that a function retains."""
-    return [
-        *zip(function._output_indexes_to_retain or (), function._retained_output_data or (), strict=False)
-    ]
 
 
 def _is_swapped(node: Any) -> bool:

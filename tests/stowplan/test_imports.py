@@ -38,7 +38,7 @@ FLOORS = {
     "chainer": (
         "graph_builder bit_packing im2col",
         "parameter_swap scheduler_stats",
-        "patches written retained meter evictions updates rerun",
+        "patches written meter evictions updates rerun",
         "schedule_follower optimizer_in_backward function_state",
         "backward_pass sparing",
         "values",
