@@ -5,7 +5,7 @@ floor                      module, and what it is
 =========================  =============================================================================================
 what a program calls       ``training``: the updater, evaluators and report for ``chainer.training``;
                            ``graph_recorder``: a step graph alone; ``scheduler``: runs steps lean or in a budget, and
-                           watches, records (``known`` has each schedule) and counts them (``scheduler_stats``)
+                           watches and records; ``known``: what it knows of them, schedules and statistics
 steps                      ``recorder``: one that becomes a step graph, or whose operators are timed; ``execution``:
                            any scheduled one; ``backward_pass``: its loop over operators, and sums in place
 a step's arrays            ``values``: lets them go, and brings them back; ``sparing``: what goes under a budget while
@@ -28,9 +28,9 @@ from ..compat import enable_chainer
 enable_chainer()
 
 from .graph_recorder import record_graph  # noqa: E402 (Chainer is mended first)
+from .known import SchedulerStats  # noqa: E402
 from .rerun import trust  # noqa: E402
 from .scheduler import Scheduler  # noqa: E402
-from .scheduler_stats import SchedulerStats  # noqa: E402
 from .training import MemoryReport, Updater, evaluate_in_steps, update_in_steps  # noqa: E402
 
 __all__ = [

@@ -34,12 +34,12 @@ from .backward_pass import (
     write_over,
 )
 from .evictions import Swap
-from .function_state import FunctionState, has_all, note_reads, state_of
+from .function_state import FunctionState, array_of, has_all, note_reads, state_of
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .rerun import held_arrays
-from .schedule_follower import Follower, Structure
+from .schedule_follower import Follower
 from .sparing import Sparing
-from .values import StepValues, array_of
+from .values import StepValues
 from .written import Written
 
 _tokens = itertools.count()
@@ -62,8 +62,8 @@ class ScheduledStep:
 
     Attributes
     ----------
-    releases
-        As `release`.
+    releases, follower
+        As `release`, and as given.
     written
         Finds out if the program writes on arrays; None: nothing looks for that, and no operator runs again.
     values
@@ -99,7 +99,7 @@ class ScheduledStep:
     ) -> None:
         self.releases = release
         self.written = written
-        self._follower = follower
+        self.follower = follower
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing, written)
         self.early: EarlyUpdate | None = None
@@ -119,16 +119,6 @@ class ScheduledStep:
         self._consumed: dict[Any, Consumed] = {}  # of the nodes of parameters that this pass comes by
         self._visited: set[int] = set()
         self._functions: list[weakref.ref[Any]] = []  # that the step has applied
-
-    @property
-    def structure(self) -> Structure | None:
-        """The structure of the whole step, if the follower knows it; None: another one."""
-        return None if self._follower is None else self._follower.structure
-
-    @property
-    def signature(self) -> int:
-        """A number that steps of the same operators share."""
-        return 0 if self._follower is None else self._follower.signature
 
     def reason_to_keep_graph(self) -> str | None:
         """Return why arrays of such steps must be kept, as Chainer does; None: they can go.
@@ -171,12 +161,13 @@ class ScheduledStep:
             state.reads = dict.fromkeys(function._input_indexes_to_retain or ())
             state.reads_outputs = dict.fromkeys(function._output_indexes_to_retain or ())
             self.nested |= isinstance(function, Forget)
-            if self._follower is not None:
-                values.directions = self._follower.saw(function, inputs, outputs)
+            if self.follower is not None:
+                values.directions = self.follower.saw(function, inputs, outputs)
             if values.directions is not None:
                 values.after_forward(function, inputs, outputs)
             elif values.sparing is not None:
-                values.spare(function, held, inputs, outputs)
+                hide = values.sparing.after_forward(function, held, inputs, outputs)
+                values.hiding.later(function, hide)
             if self.written is not None:
                 state.made = _made(function)
                 read = zip(function.inputs, map(array_of, inputs), strict=True)
@@ -334,9 +325,9 @@ class ScheduledStep:
 
     def backward_order(self) -> Any:
         """Return the place of each function's backward step, by its number; None: Chainer's order."""
-        if self._follower is None or self.nested or chainer.config.lazy_grad_sum:
+        if self.follower is None or self.nested or chainer.config.lazy_grad_sum:
             return None
-        return self._follower.order()
+        return self.follower.order()
 
     def _bring_back(self, function: Any) -> None:
         self.values.before_backward(function)

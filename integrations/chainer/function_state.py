@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import chainer
+from chainer import variable
 
 from .rerun import get_hidden, old_style, set_hidden
 
@@ -207,3 +208,8 @@ def array_at(node: Any) -> Any:
         return node._data
     holder = node._variable()
     return None if holder is None else holder._data[0]
+
+
+def array_of(value: Any) -> Any:
+    """Return the array of a variable; an array as it is."""
+    return value._data[0] if isinstance(value, variable.Variable) else value

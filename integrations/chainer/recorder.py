@@ -159,11 +159,8 @@ class RecordingStep(TimedStep):
         """Apply a function, and record it."""
         inputs = [chainer.as_variable(x) for x in inputs]
         known = list(held_arrays(function).values())
-        self.meter.runs(len(self._graph.calls))
-        try:
+        with self._metered(len(self._graph.calls)):
             outputs = super().apply(function, inputs)
-        finally:
-            self.meter.runs(-1)
         if function.inputs is None:
             return outputs
         call = Call(function.label, Phase.FORWARD, ("forward", self.count), beside=self._beside)
@@ -250,7 +247,7 @@ class RecordingStep(TimedStep):
         read += [self._gradient[node()] for node in function.outputs if node() in self._gradient]
         call = Call(f"{function.label}'", Phase.BACKWARD, ("backward", number))
         backward = self._graph.begin(call, read)
-        with self._metered():
+        with self._metered(backward):
             touched = super().backward_step(function, grads)
         call.beside = self._beside
         for node in touched:
@@ -301,8 +298,7 @@ class RecordingStep(TimedStep):
         param = node.get_variable_or_none()
         call = Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
         call.after += self._readers[id(node)]
-        self._graph.begin(call, [value, self._value_of[node]])
-        with self._metered():
+        with self._metered(self._graph.begin(call, [value, self._value_of[node]])):
             super().finish_leaf(node, grads, loss_scale)
         call.beside = self._beside
         if self._may_update(node):
@@ -313,9 +309,9 @@ class RecordingStep(TimedStep):
         call = Call("update", Phase.UPDATE, ("update", 0))
         call.after += [number for numbers in self._readers.values() for number in numbers]
         values = self._graph.values
-        self._graph.begin(call, [each for each in self._gradient.values() if values[each].held == TO_THE_END])
+        reads = [each for each in self._gradient.values() if values[each].held == TO_THE_END]
         began = self._clock()
-        with self._metered():
+        with self._metered(self._graph.begin(call, reads)):
             super().update_rest(update)
         self.seconds["update", 0] = self._clock() - began
 
@@ -325,9 +321,9 @@ class RecordingStep(TimedStep):
         return 0 if parameters is None else parameters.bytes_used
 
     @contextmanager
-    def _metered(self) -> Iterator[None]:
-        """Count requests as the last call's."""
-        self.meter.runs(len(self._graph.calls) - 1)
+    def _metered(self, call: int) -> Iterator[None]:
+        """Count requests as those of the call with this number."""
+        self.meter.runs(call)
         try:
             yield
         finally:

@@ -43,13 +43,12 @@ from ..scheduling import as_recorded, lean, simulate
 from . import patches
 from .evictions import PinnedSwap, Swap
 from .execution import ScheduledStep
-from .known import TIMED_STEPS, Known, over_budget, parse_budget
+from .known import TIMED_STEPS, Known, SchedulerStats, over_budget, parse_budget
 from .meter import Retained, clock_for, device_of, meter_for, parameters_of, resident_arrays
 from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
 from .recorder import Recording, RecordingStep, TimedStep, least
 from .schedule_follower import Follower
-from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .written import Written
 
@@ -355,8 +354,8 @@ class Scheduler:
             self._recorded(step)
         elif isinstance(step, TimedStep):
             self._timed(step)
-        elif name == "scheduled":
-            self._scheduled(step)
+        elif step.follower is not None:
+            self._scheduled(step.follower)
 
     @property
     def _left(self) -> int:
@@ -389,22 +388,22 @@ class Scheduler:
                 self._solve(self._known[-1], self._left)
 
     def _timed(self, step: TimedStep) -> None:
+        structure = None if step.follower is None else step.follower.structure
         for known in self._known:
             if known.timed < TIMED_STEPS:
-                if known.recording.structure is step.structure:
+                if known.recording.structure is structure:
                     known.seconds = least(known.seconds, step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS:
                     self._solve(known, self._left)
 
-    def _scheduled(self, step: ScheduledStep) -> None:
-        if step.structure is not None:
-            self._known.sort(key=lambda known: known.recording.structure is not step.structure)
+    def _scheduled(self, follower: Follower) -> None:
+        if follower.structure is not None:
+            self._known.sort(key=lambda known: known.recording.structure is not follower.structure)
             return
         self._set(departed=self._stats.departed + 1)
-        self._unknown[step.signature] += 1
-        if self._unknown[step.signature] == RECORD_AT:
-            self._record = True
+        self._unknown[follower.signature] += 1
+        self._record |= self._unknown[follower.signature] == RECORD_AT
 
     # --- schedules ----------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,6 @@ from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
-from chainer import variable
-
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
@@ -29,6 +27,7 @@ from .evictions import BACKWARD, FORWARD, Evictions, Moment, Swap
 from .function_state import (
     Hiding,
     array_at,
+    array_of,
     clear,
     drop_outputs,
     fill_output,
@@ -174,22 +173,6 @@ class StepValues:
             if array is not None and self.evictions.begin(value, array):
                 state.evicted[name] = value
                 set_hidden(function, name, None)
-
-    def spare(self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any) -> None:
-        """Without directions: free the arrays that the budget has no room for; pack masks, and clear others.
-
-        Parameters
-        ----------
-        function, inputs, outputs
-            A `chainer.FunctionNode` that has just been applied, what to, and its variables.
-        held
-            Arrays that the function held before it was applied: they are the caller's.
-        """
-        assert self.sparing is not None
-        xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
-        hidden = hidden_arrays(function, [*held, *xs, *ys])
-        self.sparing.after_forward(function, xs, outputs)
-        self.hiding.later(function, self.sparing.hide(function, hidden, xs, ys))
 
     def _evict(self, value: int) -> None:
         """Start to write a value's array, which the function that made it may retain, too, and let go of it."""
@@ -440,11 +423,6 @@ class StepValues:
 def _is_swapped(node: Any) -> bool:
     """Whether a node is a parameter's that is fetched when it is used."""
     return swapped(node.get_variable_or_none())
-
-
-def array_of(value: Any) -> Any:
-    """Return the array of a variable; an array as it is."""
-    return value._data[0] if isinstance(value, variable.Variable) else value
 
 
 def _no_node() -> None:
