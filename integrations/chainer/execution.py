@@ -33,7 +33,7 @@ from .backward_pass import (
     using_device_of,
     write_over,
 )
-from .evictions import Swap
+from .evictions import FORWARD, Swap
 from .function_state import FunctionState, array_of, has_all, note_reads, state_of
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
 from .rerun import held_arrays
@@ -149,7 +149,8 @@ class ScheduledStep:
         if self._in_backward or not chainer.config.enable_backprop:
             return patches.apply(function, inputs)
         values = self.values
-        values.before_forward(self.count)
+        values.hiding.hide()
+        values.reach((FORWARD, self.count))
         held = [*held_arrays(function).values()] if values.sparing is not None else []
         state = function._stowplan = FunctionState(self._token, self.count)
         if values.parameters is not None:

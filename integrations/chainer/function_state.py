@@ -161,10 +161,8 @@ def note_reads(functions: list[Any]) -> None:
 
 
 def _has_code_of_its_own(function: Any) -> bool:
-    if not type(old_style(function) or function).__module__.startswith("chainer."):
-        return True
     hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
-    return not all(map(_is_chainers, hooks))
+    return not (_is_chainers(old_style(function) or function) and all(map(_is_chainers, hooks)))
 
 
 def _is_chainers(one: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
-from .evictions import BACKWARD, FORWARD, Evictions, Moment, Swap
+from .evictions import BACKWARD, Evictions, Moment, Swap
 from .function_state import (
     Hiding,
     array_at,
@@ -126,18 +126,13 @@ class StepValues:
         self._nodes.clear()
         self.evictions.close()
 
-    # --- after a forward operator -------------------------------------------------------------------------------------
-
-    def before_forward(self, number: int) -> None:
-        """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
-        self.hiding.hide()
-        self._reach((FORWARD, number))
-
-    def _reach(self, moment: Moment) -> None:
-        """Have the values leave, and come, that are to do so at this moment."""
+    def reach(self, moment: Moment) -> None:
+        """Let the values go, and fetch those, for which this is the moment."""
         if self.directions is not None:
             self.evictions.leave(self.directions.leaves.get(moment, ()))
             self.evictions.fetch(self.directions.fetched.get(moment, ()))
+
+    # --- after a forward operator -------------------------------------------------------------------------------------
 
     def after_forward(self, function: Any, inputs: Any, outputs: Any) -> None:
         """Free the arrays that the directions do not keep."""
@@ -196,7 +191,7 @@ class StepValues:
 
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
-        self._reach((BACKWARD, self._place + 1))
+        self.reach((BACKWARD, self._place + 1))
         if self.directions is not None or self.sparing is not None or not is_complete(function):
             self._restore(function)
         if self.parameters is not None:
