@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import chainer
@@ -27,8 +28,8 @@ from chainer.backends import intel64
 from chainer.functions.activation.relu import ReLU
 from chainer.functions.activation.sigmoid import Sigmoid
 
+from .function_state import read_by_backward
 from .optimizer_in_backward import Consumed
-from .rerun import old_style
 
 if TYPE_CHECKING:
     from .execution import ScheduledStep
@@ -51,8 +52,9 @@ class BackwardPass:
 
     def __init__(self, step: ScheduledStep, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
         self._step, self._loss_scale = step, loss_scale
-        self._readers: Counter[Any] = Counter()  # backward steps that a leaf's gradient waits for
-        self._waiting: Counter[Any] = Counter()  # those that the outputs' gradients of a function wait for
+        self._waiting: Counter[Any] = (
+            Counter()
+        )  # backward steps that a leaf, or what made an output, waits for
         self._idle: set[int] = set()  # functions, by their ids, of which no input requires a gradient
         step.values.uses = self._count(functions)
         functions.clear()
@@ -61,22 +63,20 @@ class BackwardPass:
         self._leaves: dict[Any, None] = {}  # in an order that is the same in each step
         for node, gradient in outputs:
             self._grads.accumulate(node, gradient)
-        self._make_ready(node for node, _ in outputs)
+        self._make_ready([node for node, _ in outputs])
 
     def _count(self, functions: Iterable[Any]) -> Counter[Any]:
         """Count what each leaf and each function waits for; return how many backward steps read each node's array."""
         uses: Counter[Any] = Counter()
         for function in functions:
-            if not any(node.requires_grad for node in function.inputs):
+            if not any(map(_requires_grad, function.inputs)):
                 self._idle.add(id(function))
                 continue
             for node in read_by_backward(function):
                 uses[node] += 1
             for node in dict.fromkeys(function.inputs):
-                if node.creator_node is None:
-                    self._readers[node] += 1
-                elif node.requires_grad:
-                    self._waiting[node.creator_node] += 1
+                if node.requires_grad:
+                    self._waiting[node if node.creator_node is None else node.creator_node] += 1
         return uses
 
     def _make_ready(self, nodes: Iterable[Any]) -> None:
@@ -89,7 +89,7 @@ class BackwardPass:
 
     def run(self) -> None:
         """Run the pass, to its end."""
-        while self._candidates:
+        while self._candidates.heap:
             self._run_next()
         for node in self._leaves:
             self._step.finish_leaf(node, self._grads, self._loss_scale)
@@ -100,17 +100,16 @@ class BackwardPass:
         if id(function) in self._idle:
             take_out(function, self._grads)
             return
-        self._step.count_visits(function)
         self._make_ready(self._step.backward_step(function, self._grads))
         self._step.after_backward_step(function, self._grads)
         for node in dict.fromkeys(function.inputs):
-            if node.creator_node is None:
-                self._readers[node] -= 1
-                if self._readers[node] == 0 and node in self._leaves and self._step.frees(node):
+            if node.requires_grad and node.creator_node is not None:
+                self._waiting[node.creator_node] -= 1
+            elif node.requires_grad:
+                self._waiting[node] -= 1
+                if self._waiting[node] == 0 and node in self._leaves and self._step.frees(node):
                     self._leaves.pop(node)  # its gradient is complete, and may go before the pass is over
                     self._step.finish_leaf(node, self._grads, self._loss_scale)
-            elif node.requires_grad:
-                self._waiting[node.creator_node] -= 1
 
 
 # --- sums of gradients, and what comes next -------------------------------------------------------------------------
@@ -125,34 +124,36 @@ class Candidates:
         Place of each function by its number; None: by rank, as Chainer does.
     waiting
         How many functions will still add to the gradients of each function's outputs.
+
+    Attributes
+    ----------
+    heap
+        Those that have been added, and are to come.
     """
 
     def __init__(self, order: Any, waiting: Counter[Any]) -> None:
         self._order = order
         self._waiting = waiting
         self._seen: set[Any] = set()
-        self._heap: list[Any] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
+        self.heap: list[Any] = []
 
     def add(self, function: Any) -> None:
         """Add a function that has a gradient, if it has not been added."""
         if function not in self._seen:
-            heapq.heappush(self._heap, (self._key(function), len(self._seen), function))
+            heapq.heappush(self.heap, (self._key(function), len(self._seen), function))
             self._seen.add(function)
 
     def pop(self) -> Any:
         """Return the next one."""
         if self._order is not None:
-            function = self._heap[0][2]
+            function = self.heap[0][2]
             if self._waiting[function] == 0:
-                return heapq.heappop(self._heap)[2]
+                return heapq.heappop(self.heap)[2]
             # The schedule is of another graph: go on as Chainer would.
             self._order = None
-            self._heap = [(self._key(f), age, f) for _, age, f in self._heap]
-            heapq.heapify(self._heap)
-        return heapq.heappop(self._heap)[2]
+            self.heap = [(self._key(f), age, f) for _, age, f in self.heap]
+            heapq.heapify(self.heap)
+        return heapq.heappop(self.heap)[2]
 
     def _key(self, function: Any) -> int:
         if self._order is None:
@@ -163,85 +164,26 @@ class Candidates:
 def reachable(outputs: Any) -> list[Any]:
     """Return all functions that a backward pass from these (node, gradient) may visit."""
     found: dict[Any, None] = {}
-    stack = [node.creator_node for node, _ in outputs if node.creator_node is not None]
-    while stack:
-        function = stack.pop()
-        if function not in found:
+    nodes = [node for node, _ in outputs]
+    while nodes:
+        function = nodes.pop().creator_node
+        if function is not None and function not in found:
             found[function] = None
-            stack.extend(n.creator_node for n in function.inputs if n.creator_node is not None)
+            nodes.extend(function.inputs)
     return list(found)
-
-
-def note_reads(functions: list[Any]) -> None:
-    """Note what the program's code may read in a backward step: inputs and outputs that Chainer's nodes have arrays of.
-
-    The program's code is that of its own functions, and, for all functions, that of its function hooks.
-    """
-    hooked = not all(map(_is_chainers, chainer.get_function_hooks().values()))
-    own = [one for one in functions if hooked or _has_code_of_its_own(one)]
-    retained = {node for one in functions for node in read_by_backward(one)} if own else {}
-    for one in own:
-        if (state := getattr(one, "_stowplan", None)) is not None:
-            state.may_read = tuple(k for k, node in enumerate(one.inputs) if node in retained)
-            state.may_read_outputs = tuple(k for k, node in enumerate(one.outputs) if node() in retained)
-            state.reads = None
-
-
-def _has_code_of_its_own(function: Any) -> bool:
-    own = old_style(function) or function
-    hooks = function.local_function_hooks.values() if function._n_local_function_hooks else ()
-    return not (_is_chainers(own) and all(map(_is_chainers, hooks)))
-
-
-def _is_chainers(one: Any) -> bool:
-    return type(one).__module__.startswith("chainer.")
-
-
-def inputs_read(function: Any) -> dict[int, None]:
-    """Return the indexes of the inputs whose arrays a function's backward step reads."""
-    state = getattr(function, "_stowplan", None)
-    if state is None:
-        return dict.fromkeys(function._input_indexes_to_retain or ())
-    if state.reads is None:
-        state.reads = dict.fromkeys((*(function._input_indexes_to_retain or ()), *state.may_read))
-    return state.reads  # type: ignore[no-any-return]
-
-
-def read_by_backward(function: Any) -> list[Any]:
-    """Return the nodes whose arrays a function's backward step reads: inputs, and its own outputs that are alive."""
-    nodes = [function.inputs[index] for index in inputs_read(function)]
-    state = getattr(function, "_stowplan", None)
-    more = state.may_read_outputs if state else ()
-    for index in dict.fromkeys((*(function._output_indexes_to_retain or ()), *more)):
-        node = function.outputs[index]()
-        if node is not None:
-            nodes.append(node)
-    return nodes
-
-
-def is_complete(function: Any) -> bool:
-    """Whether nothing has to be brought back for a function's backward step: all is where Chainer has it."""
-    state = function._stowplan
-    if state.packed or state.evicted or state.cleared:
-        return False
-    inputs = function.inputs
-    for index in inputs_read(function):
-        if inputs[index]._data is None:
-            return False
-    return all(array is not None for array in function._retained_output_data or ())
 
 
 def take_out(function: Any, grads: Any) -> tuple[Any, ...]:
     """Remove and return the gradients of a function's outputs, None if there is none."""
-    nodes = [output() for output in function.outputs]
-    # A list, as a generator costs more than what it does here.
-    return tuple(
-        [grads.pop(node) if node is not None and node.creator_node is not None else None for node in nodes]
-    )
+    found = []
+    for output in function.outputs:
+        node = output()
+        found.append(None if node is None or node.creator_node is None else grads.pop(node))
+    return tuple(found)
 
 
 def sum_gradients(gradients: list[Any]) -> None:
-    """Sum the gradients of one node, in their order; in the first one's array if nothing else refers to that.
+    """Sum two or more gradients of one node, in their order; in the first one's array if nothing else refers to that.
 
     The result is Chainer's, bit by bit: it has the same operands in the same order, and both, where it is formed in
     place, are contiguous in the same way, as the result then is. `chainer.functions.add` would do the same, but takes
@@ -359,12 +301,14 @@ def take_gradients(functions: Iterable[Any]) -> tuple[dict[int, int], dict[Any, 
     return found, consumed
 
 
+_requires_grad = attrgetter("requires_grad")
 _no_device = contextlib.nullcontext()
 
 
 def using_device_of(arrays: tuple[Any, ...]) -> AbstractContextManager[Any]:
     """Make the device of these arrays, of which some may be None, the current one; NumPy's arrays have none."""
-    there = [array for array in arrays if array is not None]
-    if all(type(array) is np.ndarray for array in there):
-        return _no_device
-    return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]
+    for array in arrays:
+        if array is not None and type(array) is not np.ndarray:
+            there = [one for one in arrays if one is not None]
+            return chainer.using_device(chainer.backend.get_device_from_array(*there))  # type: ignore[no-any-return]
+    return _no_device

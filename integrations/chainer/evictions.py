@@ -22,6 +22,7 @@ waits in `wait_evicted`, so that memory let go after it is free for whatever tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -103,6 +104,19 @@ Swap = SwapFile | PinnedSwap
 """Where evicted arrays are."""
 
 
+@dataclass
+class _Out:
+    """A value that is out of memory, or leaves it."""
+
+    ticket: Any
+    empty: Callable[[], Any]
+    """Makes the array to be filled."""
+    axes: tuple[int, ...]
+    """Back to the order that the program knows."""
+    coming: Any = None
+    """The array that is being filled."""
+
+
 class Evictions:
     """The values that are out of memory in one step.
 
@@ -121,10 +135,7 @@ class Evictions:
 
     def __init__(self, swap: Swap | None) -> None:
         self._swap = swap
-        self._tickets: dict[int, Any] = {}
-        self._empty: dict[int, Callable[[], Any]] = {}  # make the arrays to be filled
-        self._axes: dict[int, tuple[int, ...]] = {}  # back to the order that the program knows
-        self._coming: dict[int, Any] = {}  # arrays that are being filled
+        self._out: dict[int, _Out] = {}
         self.failure: str | None = None
         self.fetched = 0
 
@@ -138,50 +149,49 @@ class Evictions:
         if not array.flags.c_contiguous:
             return False
         try:
-            self._tickets[value] = self._swap.evict(array)
+            ticket = self._swap.evict(array)
         except SwapError as error:
             self.failure = str(error)
             return False
-        self._empty[value] = partial(get_array_module(array).empty, array.shape, array.dtype)
-        self._axes[value] = tuple(sorted(range(array.ndim), key=axes.__getitem__))
+        empty = partial(get_array_module(array).empty, array.shape, array.dtype)
+        self._out[value] = _Out(ticket, empty, tuple(sorted(range(array.ndim), key=axes.__getitem__)))
         return True
 
     def leave(self, values: Sequence[int]) -> None:
         """Let go of arrays, once they are written."""
         for value in values:
-            if value in self._tickets:
+            if value in self._out:
                 try:
-                    self._tickets[value].wait_evicted()
+                    self._out[value].ticket.wait_evicted()
                 except SwapError as error:
                     self.failure = str(error)  # the ticket holds the array still
 
     def fetch(self, values: Sequence[int]) -> None:
         """Start to read arrays, each into a new one."""
         for value in values:
-            ticket = self._tickets.get(value)
-            if ticket is not None and ticket.array is None and value not in self._coming:
-                self._coming[value] = self._empty[value]()
-                ticket.start_fetch(self._coming[value])
+            out = self._out.get(value)
+            if out is not None and out.ticket.array is None and out.coming is None:
+                out.coming = out.empty()
+                out.ticket.start_fetch(out.coming)
 
     def take(self, value: int) -> Any:
         """Wait for a value's array, and return it; None if it is not out. It belongs to the caller from then on."""
         self.fetch([value])
-        ticket = self._tickets.pop(value, None)
-        if ticket is None:
+        out = self._out.pop(value, None)
+        if out is None:
             return None
         try:
-            array = ticket.array
+            array = out.ticket.array
             if array is None:
-                ticket.wait_fetched()
+                out.ticket.wait_fetched()
                 self.fetched += 1
-                array = self._coming.pop(value)
-            return array.transpose(self._axes[value])
+                array = out.coming
+            return array.transpose(out.axes)
         finally:
-            ticket.close()
+            out.ticket.close()
 
     def close(self) -> None:
         """Discard the arrays that are out."""
-        for ticket in self._tickets.values():
-            ticket.close()
-        self._tickets.clear()
-        self._coming.clear()
+        for out in self._out.values():
+            out.ticket.close()
+        self._out.clear()

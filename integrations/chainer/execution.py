@@ -12,10 +12,9 @@ backward pass is a loop of its own (`backward_pass`), with the same sums in the 
 
 from __future__ import annotations
 
-import collections
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import chainer
@@ -26,8 +25,6 @@ from ..common.errors import ScheduleError
 from . import patches
 from .backward_pass import (
     BackwardPass,
-    inputs_read,
-    note_reads,
     owned,
     reachable,
     sum_gradients,
@@ -36,14 +33,13 @@ from .backward_pass import (
     using_device_of,
     write_over,
 )
-from .evictions import Swap
-from .function_state import FunctionState, state_of
+from .evictions import FORWARD, Swap
+from .function_state import FunctionState, array_of, has_all, note_reads, state_of
 from .optimizer_in_backward import Consumed, EarlyUpdate, reason_in
-from .parameter_swap import ParameterSwap, swapped
 from .rerun import held_arrays
-from .schedule_follower import Follower, Structure
+from .schedule_follower import Follower
 from .sparing import Sparing
-from .values import StepValues, array_of, has_all
+from .values import StepValues
 from .written import Written
 
 _tokens = itertools.count()
@@ -66,14 +62,12 @@ class ScheduledStep:
 
     Attributes
     ----------
-    releases
-        As `release`.
+    releases, follower
+        As `release`, and as given.
     written
         Finds out if the program writes on arrays; None: nothing looks for that, and no operator runs again.
     values
         Which arrays are in memory; counts what was recomputed and swapped.
-    parameters
-        What has parameters out of memory while nothing uses them; None: they stay.
     count
         Forward operators so far.
     passes
@@ -86,8 +80,6 @@ class ScheduledStep:
         Calls of an optimizer's `update`.
     gradients_found
         Bytes of each gradient that the first backward pass found, and adds to, by the variable's id.
-    checks_early
-        Whether `early` goes where the backward pass runs code of the program's.
     keeps_gradients
         Why gradients are kept until the update; None: they are not, or nothing was to be updated early.
     is_half_updated
@@ -107,13 +99,12 @@ class ScheduledStep:
     ) -> None:
         self.releases = release
         self.written = written
-        self._follower = follower
+        self.follower = follower
         self._token = next(_tokens)
         self.values = StepValues(self._token, follower, swap, sparing, written)
         self.early: EarlyUpdate | None = None
-        self.checks_early = self.is_half_updated = False
+        self.is_half_updated = False
         self.keeps_gradients: str | None = None
-        self.parameters: ParameterSwap | None = None
         self.count = 0
         self.passes = 0
         self._walked_twice = False  # whether two backward passes visited one operator
@@ -129,29 +120,18 @@ class ScheduledStep:
         self._visited: set[int] = set()
         self._functions: list[weakref.ref[Any]] = []  # that the step has applied
 
-    @property
-    def structure(self) -> Structure | None:
-        """The structure of the whole step, if the follower knows it; None: another one."""
-        return None if self._follower is None else self._follower.structure
-
-    @property
-    def signature(self) -> int:
-        """A number that steps of the same operators share."""
-        return 0 if self._follower is None else self._follower.signature
-
     def reason_to_keep_graph(self) -> str | None:
         """Return why arrays of such steps must be kept, as Chainer does; None: they can go.
 
-        The last three are reasons where operators may run again: none must after the update of its parameter.
+        The last three are looked for where operators may run again: none must after the update of its parameter.
         """
-        written, again = self.written, self.written is not None
+        is_written = self.written is not None and self.written.found
         reasons = {
             "a backward pass reaches into an earlier step": self._earlier,
             "two backward passes visit one operator": self._walked_twice,
-            "a variable is cut off (Variable.unchain) after an operator has read it": again and self._cut_off,
-            "the program writes on an array after an operator has made or read it": written is not None
-            and written.found,
-            "a backward pass visits an operator whose parameter has been updated": again and self._outdated,
+            "a variable is cut off (Variable.unchain) after an operator has read it": self._cut_off,
+            "the program writes on an array after an operator has made or read it": is_written,
+            "a backward pass visits an operator whose parameter has been updated": self._outdated,
         }
         return next((reason for reason, is_found in reasons.items() if is_found), None)
 
@@ -168,35 +148,34 @@ class ScheduledStep:
         """Apply a function; then free the arrays that the directions do not keep."""
         if self._in_backward or not chainer.config.enable_backprop:
             return patches.apply(function, inputs)
-        self.values.before_forward(self.count)
-        held = [*held_arrays(function).values()] if self.values.sparing is not None else []
-        function._stowplan = FunctionState(self._token, self.count)
-        if self.parameters is None:
-            return self._forward(function, inputs, held)
-        self.parameters.use(inputs)
-        outputs = self._forward(function, inputs, held)
-        self.parameters.unchanged_by(function)
-        return outputs
-
-    def _forward(self, function: Any, inputs: Any, held: list[Any]) -> Any:
+        values = self.values
+        values.hiding.hide()
+        values.reach((FORWARD, self.count))
+        held = [*held_arrays(function).values()] if values.sparing is not None else []
+        state = function._stowplan = FunctionState(self._token, self.count)
+        if values.parameters is not None:
+            values.parameters.use(inputs)
         outputs = self.apply(function, inputs)
-        if function.inputs is None:
-            return outputs
-        self.count += 1
-        function._stowplan.made = _made(function)
-        self._functions.append(weakref.ref(function))
-        if isinstance(function, Forget):
-            self.nested = True
-        if self._follower is not None:
-            directions = self._follower.saw(function, inputs, outputs)
-            if directions is not None:
-                self.values.after_forward(directions, function, inputs, outputs)
-        else:
-            self.values.spare(function, held, inputs, outputs)
-        if self.written is not None:
-            read = zip(function.inputs, map(array_of, inputs), strict=True)
-            again = function._stowplan.settings is not None
-            self.written.saw(read, ((y.node, y.raw_array) for y in outputs), again)
+        if function.inputs is not None:
+            self.count += 1
+            self._functions.append(weakref.ref(function))
+            state.reads = dict.fromkeys(function._input_indexes_to_retain or ())
+            state.reads_outputs = dict.fromkeys(function._output_indexes_to_retain or ())
+            self.nested |= isinstance(function, Forget)
+            if self.follower is not None:
+                values.directions = self.follower.saw(function, inputs, outputs)
+            if values.directions is not None:
+                values.after_forward(function, inputs, outputs)
+            elif values.sparing is not None:
+                hide = values.sparing.after_forward(function, held, inputs, outputs)
+                values.hiding.later(function, hide)
+            if self.written is not None:
+                state.made = _made(function)
+                read = zip(function.inputs, map(array_of, inputs), strict=True)
+                again = state.settings is not None
+                self.written.saw(read, ((y.node, y.raw_array) for y in outputs), again)
+        if values.parameters is not None:
+            values.parameters.unchanged_by(function)
         return outputs
 
     def apply(self, function: Any, inputs: Any) -> Any:
@@ -218,20 +197,16 @@ class ScheduledStep:
         self._in_backward = True
         try:
             note_reads(functions := reachable(outputs))
-            self._cut_off |= any(map(self._has_lost_a_maker, functions))
-            is_own = self._is_own(functions) and not (self._cut_off and self.written is not None)
+            is_own = self._is_own(functions)
             found, self._consumed = take_gradients(functions)
             self.gradients_found = found if self.passes == 1 else self.gradients_found
             if self.written is not None:
                 self.written.look()
-            if self.parameters is not None:
-                self.parameters.written = None
-            alive = filter(None, (reference() for reference in self._functions))
-            self.values.readers = collections.Counter(node for each in alive for node in each.inputs or ())
-            if self.values.updated:
-                self._outdated |= any(map(self.values.is_outdated, functions))
+            if self.values.parameters is not None:
+                self.values.parameters.written = None
+            self.values.count_readers(self._functions)
             if retain_grad or chainer.config.enable_backprop or not is_own or not self.releases:
-                self.count_visits(*functions)
+                self._count_visits(functions)
                 functions.clear()
                 self.early = None
                 patches.backprop_to_all(outputs, retain_grad, loss_scale)
@@ -246,7 +221,7 @@ class ScheduledStep:
 
     def _check_early(self, functions: Iterable[Any]) -> None:
         """Update no parameter in the pass by these functions if there is a reason against it, or an array is gone."""
-        if self.early is not None and self.checks_early:
+        if self.early is not None and self.early.is_checked:
             reason = reason_in(functions, self.early)
             if reason is not None:
                 self.early = None
@@ -259,41 +234,37 @@ class ScheduledStep:
         self.keeps_gradients = self.keeps_gradients or reason
 
     def _is_own(self, functions: Iterable[Any]) -> bool:
-        """Whether all functions are this step's; raise where those of an earlier one have lost their arrays."""
-        others = [function for function in functions if state_of(function, self._token) is None]
-        for function in others:
-            state: FunctionState | None = getattr(function, "_stowplan", None)
-            self._earlier |= state is not None
-            if state is not None and not has_all(function, state):
-                raise ScheduleError(
-                    f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
-                    "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
-                )
-        return not others and not self._earlier
+        """Whether a pass by these functions may be the step's own; note why not.
 
-    def _has_lost_a_maker(self, function: Any) -> bool:
-        state = state_of(function, self._token)
-        return state is not None and _made(function) < state.made
+        All must be this step's, and, where one may run again, have what made their inputs. Raise where those of an
+        earlier step have lost their arrays.
+        """
+        is_own = True
+        for function in functions:
+            state: FunctionState | None = getattr(function, "_stowplan", None)
+            if state is None or state.step != self._token:
+                is_own = False
+                self._earlier |= state is not None
+                if state is not None and not has_all(function, state):
+                    raise ScheduleError(
+                        f"a backward pass reaches into an earlier step, where the arrays of {function.label} are "
+                        "gone; expected a pass that ends in its own step (Variable.unchain_backward), or watch=True"
+                    )
+            elif self.written is not None:
+                self._cut_off |= _made(function) < state.made
+            if self.written is not None and self.values.updated:
+                self._outdated |= self.values.is_outdated(function)
+        return is_own and not self._earlier and not self._cut_off
 
     def before_backward_step(self, function: Any) -> None:
         """Bring back the arrays that the backward step of one function reads."""
         state = state_of(function, self._token)
         if function.inputs is not None and state is not None:
             self._walked_twice |= not self._in_backward and state.number in self._visited  # by chainer.grad
+            self.values.hiding.hide()
             self.values.before_backward(function)
-            self._fetch_retained(function)
 
-    def _fetch_retained(self, function: Any) -> None:
-        """Have the parameters in memory that a backward step reads, where Chainer expects them."""
-        if self.parameters is None:
-            return
-        retained = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
-        found = [param for node in retained if swapped(param := node.get_variable_or_none())]
-        self.parameters.use(found)
-        for param in found:
-            param._node._data = param._data.array
-
-    def count_visits(self, *functions: Any) -> None:
+    def _count_visits(self, functions: Iterable[Any]) -> None:
         """Note that a backward pass visits these."""
         for function in functions:
             state = state_of(function, self._token)
@@ -303,12 +274,15 @@ class ScheduledStep:
 
     def backward_step(self, function: Any, grads: Any) -> list[Any]:
         """Run one function's backward step; return the nodes that it gave a gradient."""
+        self._count_visits([function])
         inputs = function.inputs
         targets = tuple([i for i, node in enumerate(inputs) if node.requires_grad])
         out_grad = take_out(function, grads)
         self._bring_back(function)
-        in_place = inputs[0].creator_node is not None and self._write_over(function, out_grad)
-        read = inputs_read(function)  # a schedule keeps others, too
+        in_place = inputs[0].creator_node is not None and write_over(function, out_grad)
+        if in_place:
+            self.wrote_over(out_grad[0].raw_array)
+        read = function._stowplan.reads  # a schedule keeps others, too
         in_data = tuple([node.data if k in read else None for k, node in enumerate(inputs)])
         out_arrays = tuple([None if gradient is None else gradient.raw_array for gradient in out_grad])
         hooks = chainer.get_function_hooks()
@@ -331,7 +305,8 @@ class ScheduledStep:
                 function.lazy_grad_sum = lazy
             if not lazy:
                 for gradients in in_grad.values():
-                    sum_gradients(gradients)
+                    if len(gradients) > 1:
+                        sum_gradients(gradients)
             for hook in hooks.values():
                 hook.backward_postprocess(function, in_data, out_arrays)
         touched = []
@@ -345,26 +320,25 @@ class ScheduledStep:
 
     def after_backward_step(self, function: Any, grads: Any) -> None:
         """Free what the backward step of a function was the last to read."""
-        if self.parameters is not None:
-            self.parameters.unchanged_by(function)
-        self.values.after_backward(function, lambda node: self._references(node, grads))
+        if self.values.parameters is not None:
+            self.values.parameters.unchanged_by(function)
+        self.values.after_backward(function, self._tables(grads))
 
     def backward_order(self) -> Any:
         """Return the place of each function's backward step, by its number; None: Chainer's order."""
-        if self._follower is None or self.nested or chainer.config.lazy_grad_sum:
+        if self.follower is None or self.nested or chainer.config.lazy_grad_sum:
             return None
-        return self._follower.order()
+        return self.follower.order()
 
     def _bring_back(self, function: Any) -> None:
         self.values.before_backward(function)
-        self._fetch_retained(function)
 
-    def _references(self, node: Any, grads: Any) -> int:
-        """Return how often a backward pass refers to a node, besides `values` and the graph."""
-        return int(node in grads.grads)
+    def _tables(self, grads: Any) -> list[Container[Any]]:
+        """Return the tables of a backward pass that refer to nodes, besides those of `values`."""
+        return [grads.grads]
 
-    def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
-        return write_over(function, out_grad)
+    def wrote_over(self, array: Any) -> None:
+        """Note that a gradient was written over that of the output, in this array."""
 
     def update_rest(self, update: Callable[[], None]) -> None:
         """Run the update of the parameters that were not updated early."""
@@ -379,13 +353,17 @@ class ScheduledStep:
 
     def frees(self, node: Any) -> bool:
         """Whether the gradient of a leaf that is complete goes before the pass is over."""
-        if self.parameters is not None and self._may_update(node):
-            self.parameters.use([node.get_variable_or_none()], state=True)
-        return node in self._consumed or self._may_update(node)
+        may_update = self._may_update(node)
+        if may_update and self.values.parameters is not None:
+            self.values.parameters.use([node.get_variable_or_none()], state=True)
+        return may_update or node in self._consumed
 
     def _may_update(self, node: Any) -> bool:
-        param = node.get_variable_or_none()
-        return self.early is not None and not self.nested and self.early.takes(param)
+        return (
+            self.early is not None
+            and not self.nested
+            and id(node.get_variable_or_none()) in self.early.parameters
+        )
 
     def finish_leaf(self, node: Any, grads: Any, loss_scale: Any) -> None:
         """Give a complete gradient to its variable; update it, if it is a parameter that may be updated early."""

@@ -27,8 +27,7 @@ which is the one that is replaced. No parameter can be updated before the averag
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -157,20 +156,23 @@ def reason_in(functions: Iterable[Any], early: EarlyUpdate) -> str | None:
     return None
 
 
-def _written(parameters: Iterable[Any]) -> Iterator[Any]:
-    """Yield what updates write on: parameters, and what is in memory of their states."""
+def _written(parameters: Iterable[Any]) -> list[Any]:
+    """Return what updates write on: parameters, and what is in memory of their states, numbers included."""
+    found = []
     for param in parameters:
-        yield in_memory(param)
+        found.append(in_memory(param))
         state = None if param.update_rule is None else param.update_rule._state
         if type(state) is dict:
-            yield from (value for value in state.values() if isinstance(value, chainer.get_array_types()))
+            found += state.values()
+    return found
 
 
 def _ranges(arrays: Iterable[Any]) -> list[tuple[int, int]]:
-    """Return the addresses of arrays, of which some may be None, in order: each as (first, end)."""
+    """Return the addresses of the arrays among these, in order: each as (first, end)."""
     ranges = []
+    types = chainer.get_array_types()
     for array in arrays:
-        if array is None or array.size == 0:
+        if not isinstance(array, types) or array.size == 0:
             continue
         # `ctypes` takes longer.
         begin = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr
@@ -255,35 +257,31 @@ class EarlyUpdate:
     ----------
     optimizer
         A `chainer.Optimizer` for which `reason_against` returns None.
+    is_checked
+        Whether no parameter is updated early where the backward pass runs code of the program's (`reason_in`).
 
     Attributes
     ----------
     parameters
-        By their ids.
+        Those that are not yet updated, by their ids.
+    has_begun
+        Whether one is updated.
     memory
         The addresses that the update writes on, in order.
     """
 
-    def __init__(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
+    def __init__(self, optimizer: Any, is_checked: bool) -> None:
+        self._optimizer, self.is_checked = optimizer, is_checked
         self.parameters = {id(param): param for param in optimizer.target.params()}
+        self.has_begun = False
         self.memory = _ranges(_written(self.parameters.values()))
-        self._done: set[int] = set()
 
     def reason(self) -> str | None:
         """Return why no parameter can be updated before all gradients are there; None if some can."""
-        if any(end > begin for (_, end), (begin, _) in pairwise(self.memory)):
-            return "parameters, or states, share memory: one would be read after the other's update"
+        for (_, end), (begin, _) in pairwise(self.memory):
+            if end > begin:
+                return "parameters, or states, share memory: one would be read after the other's update"
         return None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a parameter is updated."""
-        return bool(self._done)
-
-    def takes(self, param: Any) -> bool:
-        """Whether a variable is one of the optimizer's parameters, and not yet updated."""
-        return id(param) in self.parameters and id(param) not in self._done
 
     def ready(self, param: Any, owned: bool) -> None:
         """Update a parameter whose gradient is complete, and clear the gradient.
@@ -291,28 +289,29 @@ class EarlyUpdate:
         Parameters
         ----------
         param
-            A parameter that this `takes`.
+            One of `parameters`.
         owned
             Whether nothing else refers to the gradient's array. Hooks change it in place, so an array that two
             parameters share waits for `finish`, as it would with Chainer.
         """
         if owned or not _hooks(self._optimizer):
-            self._done.add(id(param))
             self._update([param])
 
     def finish(self) -> None:
         """Update the remaining parameters, by zeros if they have no gradient, as Chainer does; count the update."""
-        left = [param for key, param in self.parameters.items() if key not in self._done]
+        left = [*self.parameters.values()]
         for param in left:
             if param.array is not None and param.grad is None:
                 with chainer.using_device(param.device):
                     param._set_grad(param.device.xp.zeros_like(param.raw_array), layout_check=False)
-        self._done.update(map(id, left))
         self._update(left)
         self._optimizer.t += 1
         self._optimizer._loss_scaling_isnan = False
 
     def _update(self, parameters: list[Any]) -> None:
+        self.has_begun = True
+        for param in parameters:
+            del self.parameters[id(param)]
         hooks = self._optimizer._hookable
         for hook in hooks._pre_update_hooks.values():
             for param in parameters:
@@ -328,18 +327,8 @@ class EarlyUpdate:
                 Consumed(param.name).put(param)
 
 
-@contextmanager
-def updating(step: ScheduledStep, optimizers: Sequence[Any], early: bool | None) -> Iterator[None]:
-    """While entered, have optimizers update as `Updates` does; parameters as there."""
-    if not optimizers:
-        yield
-        return
-    with Updates(step, optimizers[0], early), updating(step, optimizers[1:], early):
-        yield
-
-
 class Updates:
-    """An optimizer's `update` while a step runs.
+    """Replaces an optimizer's `update` while it is entered, as a step does while it runs.
 
     Parameters
     ----------
@@ -395,11 +384,11 @@ class Updates:
         if self._wanted is False or not step.releases:
             return
         reason = reason_against(self._outer) or (NESTED if step.nested else None)
-        early = EarlyUpdate(self._outer) if reason is None else None
-        reason = reason if early is None else early.reason()
+        if reason is None:
+            early = EarlyUpdate(self._outer, is_checked=not self._wanted)
+            reason = early.reason()
         if reason is None:
             step.early = self._early = early
-            step.checks_early = not self._wanted
         else:
             step.keep_gradients(reason)
 

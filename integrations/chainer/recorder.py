@@ -16,9 +16,9 @@ the next one, too. The recording follows these, and variables that the program h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chainer
@@ -35,22 +35,13 @@ from .parameter_swap import swapped
 from .rerun import DRAWN, held_arrays, hidden_arrays, is_idempotent, rebuildable, settings
 from .schedule_follower import Operator, Structure, is_parameter, kind_of, leaf_of
 
+Seconds = dict[tuple[str, int], float]
+"""Seconds of a step's operators by `Call.part`: what runs, and its number, or the id of a parameter's node."""
 
-@dataclass
-class Seconds:
-    """Seconds of a step's operators: ``forward`` and ``backward`` by number, ``update`` by parameter."""
 
-    forward: list[float] = field(default_factory=list)
-    backward: dict[int, float] = field(default_factory=dict)
-    update: dict[int, float] = field(default_factory=dict)
-
-    def least(self, other: Seconds) -> Seconds:
-        """Return the smaller seconds of two steps of one structure: a noisy machine only adds."""
-        return Seconds(
-            [min(a, b) for a, b in zip(self.forward, other.forward, strict=True)],
-            {k: min(s, other.backward.get(k, s)) for k, s in self.backward.items()},
-            {k: min(s, other.update.get(k, s)) for k, s in self.update.items()},
-        )
+def least(a: Seconds, b: Seconds) -> Seconds:
+    """Return the smaller seconds of two steps of one structure: a noisy machine only adds."""
+    return {part: min(seconds, b.get(part, seconds)) for part, seconds in a.items()}
 
 
 class TimedStep(ScheduledStep):
@@ -64,7 +55,7 @@ class TimedStep(ScheduledStep):
 
     def __init__(self, *, clock: Callable[[], float] = time.perf_counter, **options: Any) -> None:
         super().__init__(**options)
-        self.seconds = Seconds()
+        self.seconds: Seconds = {}
         self._clock = clock
         self._brought_back = 0.0  # seconds
 
@@ -73,14 +64,15 @@ class TimedStep(ScheduledStep):
         began = self._clock()
         outputs = super().apply(function, inputs)
         if function.inputs is not None:
-            self.seconds.forward.append(self._clock() - began)
+            self.seconds["forward", self.count] = self._clock() - began
         return outputs
 
     def backward_step(self, function: Any, grads: Any) -> list[Any]:
         """Run one function's backward step, and time it."""
         began = self._clock()
         touched = super().backward_step(function, grads)
-        self.seconds.backward[function._stowplan.number] = self._clock() - began - self._brought_back
+        number = function._stowplan.number
+        self.seconds["backward", number] = self._clock() - began - self._brought_back
         return touched
 
     def _bring_back(self, function: Any) -> None:
@@ -92,7 +84,7 @@ class TimedStep(ScheduledStep):
         """Finish a leaf, and time its update."""
         began = self._clock()
         super().finish_leaf(node, grads, loss_scale)
-        self.seconds.update[id(node)] = self._clock() - began
+        self.seconds["update", id(node)] = self._clock() - began
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ class Recording:
         Its step graph, with the seconds of the recorded step itself.
     parts
         The key of the seconds of each operator of the graph: ``"forward", number``; ``"backward", number``;
-        ``"update", id of the parameter's node``; ``"", 0`` or ``1``.
+        ``"update", id of the parameter's node``, ``0`` for the rest of them; ``"", 0`` or ``1``, which have none.
     passes
         Backward passes. The program runs what stands between them, so no operator passes from one to another.
     """
@@ -119,13 +111,7 @@ class Recording:
 
     def with_seconds(self, seconds: Seconds) -> StepGraph:
         """Return the graph with these seconds."""
-        found = np.zeros(len(self.graph))
-        for row, (part, number) in enumerate(self.parts):
-            if part == "forward":
-                found[row] = seconds.forward[number]
-            elif part:
-                found[row] = getattr(seconds, part).get(number, 0.0)
-        return self.graph.with_seconds(found)
+        return self.graph.with_seconds(np.array([seconds.get(part, 0.0) for part in self.parts]))
 
 
 class RecordingStep(TimedStep):
@@ -173,11 +159,8 @@ class RecordingStep(TimedStep):
         """Apply a function, and record it."""
         inputs = [chainer.as_variable(x) for x in inputs]
         known = list(held_arrays(function).values())
-        self.meter.runs(len(self._graph.calls))
-        try:
+        with self._metered(len(self._graph.calls)):
             outputs = super().apply(function, inputs)
-        finally:
-            self.meter.runs(-1)
         if function.inputs is None:
             return outputs
         call = Call(function.label, Phase.FORWARD, ("forward", self.count), beside=self._beside)
@@ -264,7 +247,7 @@ class RecordingStep(TimedStep):
         read += [self._gradient[node()] for node in function.outputs if node() in self._gradient]
         call = Call(f"{function.label}'", Phase.BACKWARD, ("backward", number))
         backward = self._graph.begin(call, read)
-        with self._metered():
+        with self._metered(backward):
             touched = super().backward_step(function, grads)
         call.beside = self._beside
         for node in touched:
@@ -283,19 +266,16 @@ class RecordingStep(TimedStep):
         super()._bring_back(function)
         self.meter.runs(len(self._graph.calls) - 1)
 
-    def _references(self, node: Any, grads: Any) -> int:
-        own = (node in self._gradient) + (node in self._graph.terms)
-        return super()._references(node, grads) + own
+    def _tables(self, grads: Any) -> list[Container[Any]]:
+        return [*super()._tables(grads), self._gradient, self._graph.terms]
 
-    def _write_over(self, function: Any, out_grad: tuple[Any, ...]) -> bool:
-        written = super()._write_over(function, out_grad)
-        if written:  # after all that read what was there
-            graph, call = self._graph, self._graph.calls[-1]
-            storage = graph.storage_of(out_grad[0].raw_array)
-            for number, other in enumerate(graph.calls[:-1]):
-                if any(graph.values[value].storage == storage for value in other.reads):
-                    call.after.append(number)
-        return written
+    def wrote_over(self, array: Any) -> None:
+        """Have the call come after all that read what was there."""
+        graph, call = self._graph, self._graph.calls[-1]
+        storage = graph.storage_of(array)
+        for number, other in enumerate(graph.calls[:-1]):
+            if any(graph.values[value].storage == storage for value in other.reads):
+                call.after.append(number)
 
     def _take_gradient(self, call: Call, node: Any, array: Any) -> None:
         """Record how a gradient was made: a first term, a sum in the same array, or a sum in a new array."""
@@ -318,8 +298,7 @@ class RecordingStep(TimedStep):
         param = node.get_variable_or_none()
         call = Call(f"update {param.name or ''}".strip(), Phase.UPDATE, ("update", id(node)))
         call.after += self._readers[id(node)]
-        self._graph.begin(call, [value, self._value_of[node]])
-        with self._metered():
+        with self._metered(self._graph.begin(call, [value, self._value_of[node]])):
             super().finish_leaf(node, grads, loss_scale)
         call.beside = self._beside
         if self._may_update(node):
@@ -330,20 +309,21 @@ class RecordingStep(TimedStep):
         call = Call("update", Phase.UPDATE, ("update", 0))
         call.after += [number for numbers in self._readers.values() for number in numbers]
         values = self._graph.values
-        self._graph.begin(call, [each for each in self._gradient.values() if values[each].held == TO_THE_END])
+        reads = [each for each in self._gradient.values() if values[each].held == TO_THE_END]
         began = self._clock()
-        with self._metered():
+        with self._metered(self._graph.begin(call, reads)):
             super().update_rest(update)
-        self.seconds.update[0] = self._clock() - began
+        self.seconds["update", 0] = self._clock() - began
 
     @property
     def _beside(self) -> int:
-        return 0 if self.parameters is None else self.parameters.bytes_used
+        parameters = self.values.parameters
+        return 0 if parameters is None else parameters.bytes_used
 
     @contextmanager
-    def _metered(self) -> Iterator[None]:
-        """Count requests as the last call's."""
-        self.meter.runs(len(self._graph.calls) - 1)
+    def _metered(self, call: int) -> Iterator[None]:
+        """Count requests as those of the call with this number."""
+        self.meter.runs(call)
         try:
             yield
         finally:

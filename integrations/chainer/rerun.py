@@ -304,8 +304,8 @@ def _same_random() -> Iterator[Any]:
         random.setstate(python_state)
 
 
-def held_arrays(function: Any) -> dict[str, Any]:
-    """Return every array among a function's attributes, by name, those of the caller included.
+def held_arrays(function: Any, least: int = 0) -> dict[str, Any]:
+    """Return every array of so many bytes among a function's attributes, by name, those of the caller included.
 
     What a function holds before it is applied is the caller's (class weights, a mask that was given): pass it on to
     `hidden_arrays` as `but`.
@@ -316,11 +316,11 @@ def held_arrays(function: Any) -> dict[str, Any]:
         for name, value in () if holder is None else holder.__dict__.items():
             if type(value) in _PLAIN or name in NOT_HIDDEN:
                 continue
-            if isinstance(value, arrays):
+            if isinstance(value, arrays) and value.nbytes >= least:
                 found[prefix + name] = value
             elif type(value) in (tuple, list):
                 for index, item in enumerate(value):
-                    if isinstance(item, arrays):
+                    if isinstance(item, arrays) and item.nbytes >= least:
                         found[f"{prefix}{name}.{index}"] = item
     return found
 
@@ -343,7 +343,7 @@ def hidden_arrays(function: Any, but: Iterable[Any] = (), least: int = HIDDEN_BY
         The arrays by their names for `get_hidden` and `set_hidden`: an attribute's, or ``attribute.index`` for an
         array in a tuple or list; an old-style function's start with ``_function.``.
     """
-    held = {name: array for name, array in held_arrays(function).items() if array.nbytes >= least}
+    held = held_arrays(function, least)
     if not held:
         return held
     others = [*but, *(function._retained_output_data or ()), *(node.data for node in function.inputs or ())]

@@ -40,16 +40,17 @@ class Operator:
     hidden
         Numbers of the values of hidden arrays, by name.
     forward, backward
-        Numbers of its operators in the step graph; -1: it has no backward step.
+        Numbers of its operators in the step graph; -1: it has no backward step. Steps of one structure agree in all but
+        these and the hidden arrays.
     """
 
     kind: tuple[Any, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     leaves: Mapping[int, Any]
-    hidden: Mapping[str, int]
-    forward: int
-    backward: int
+    hidden: Mapping[str, int] = field(compare=False)
+    forward: int = field(compare=False)
+    backward: int = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,6 @@ class Structure:
     """The forward operators of a step, in order."""
 
     operators: tuple[Operator, ...]
-
-    def same(self, other: Structure) -> bool:
-        """Whether steps of both have the same structure."""
-        return len(self.operators) == len(other.operators) and all(
-            (a.kind, a.reads, a.writes, a.leaves) == (b.kind, b.reads, b.writes, b.leaves)
-            for a, b in zip(self.operators, other.operators, strict=True)
-        )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,14 +43,12 @@ from ..scheduling import as_recorded, lean, simulate
 from . import patches
 from .evictions import PinnedSwap, Swap
 from .execution import ScheduledStep
-from .known import TIMED_STEPS, Known, over_budget, parse_budget
-from .meter import clock_for, device_of, meter_for
-from .optimizer_in_backward import require_set_up, updating
+from .known import TIMED_STEPS, Known, SchedulerStats, over_budget, parse_budget
+from .meter import Retained, clock_for, device_of, meter_for, parameters_of, resident_arrays
+from .optimizer_in_backward import Updates, require_set_up
 from .parameter_swap import ParameterSwap, require_swappable
-from .recorder import Recording, RecordingStep, TimedStep
-from .retained import Retained, parameters_of, resident_arrays
+from .recorder import Recording, RecordingStep, TimedStep, least
 from .schedule_follower import Follower
-from .scheduler_stats import SchedulerStats
 from .sparing import Sparing
 from .written import Written
 
@@ -260,21 +258,19 @@ class Scheduler:
     def _entered(self, name: str, step: ScheduledStep, swap: ParameterSwap | None) -> Iterator[None]:
         is_lean = self._asked is None or self._stats.keeps_graph is not None
         pool = self._pool if name == ("lean" if is_lean else "scheduled") else None
-        step.parameters = step.values.parameters = swap
+        step.values.parameters = swap
         if swap is not None:
             swap.written = step.written
         try:
-            with nullcontext() if pool is None else pool.step(self._key):
-                try:
-                    with (
-                        step.meter if isinstance(step, RecordingStep) else nullcontext(),
-                        updating(step, self._optimizers, self._early),
-                        patches.running(step),
-                    ):
-                        yield
-                finally:
-                    if swap is not None:
-                        swap.end_step()
+            with nullcontext() if pool is None else pool.step(self._key), ExitStack() as stack:
+                if swap is not None:
+                    stack.callback(swap.end_step)
+                if isinstance(step, RecordingStep):
+                    stack.enter_context(step.meter)
+                for optimizer in self._optimizers:
+                    stack.enter_context(Updates(step, optimizer, self._early))
+                stack.enter_context(patches.running(step))
+                yield
         except ValueError as error:
             if step.written is not None:
                 step.written.explain(error)
@@ -287,7 +283,7 @@ class Scheduler:
 
     def _next(self) -> tuple[str, ScheduledStep]:
         """Return the phase of the next step, and the execution that runs it."""
-        sparing, parameters = self._sparing(), list(parameters_of(self._optimizers))
+        sparing = self._sparing()
         watched = self._is_first and self._watch
         written = None if self._asked is None else Written(refuses=not watched)  # operators may run again
         if watched:
@@ -296,19 +292,23 @@ class Scheduler:
             return "lean", ScheduledStep(release=False)
         self._collect()
         if self._record and not self._is_first:
+            parameters = list(parameters_of(self._optimizers))
             resident, clock = resident_arrays(self._optimizers), clock_for(parameters)
             return "recorded", RecordingStep(
                 meter_for(parameters), resident, parameters, sparing=sparing, clock=clock, written=written
             )
-        if any(known.is_refined for known in self._known):
-            follower = Follower([(known.recording.structure, known.directions) for known in self._known])
-            clock = clock_for(parameters)
-            return "timed", TimedStep(follower=follower, swap=self._swap_file(), clock=clock, written=written)
-        ready = [(k.recording.structure, k.directions) for k in self._known if k.directions is not None]
-        if ready:
-            follower = Follower(ready)
-            return "scheduled", ScheduledStep(follower=follower, swap=self._swap_file(), written=written)
-        return "lean", ScheduledStep(sparing=sparing, written=written)
+        is_timed = any(known.is_refined for known in self._known)
+        known = [one for one in self._known if is_timed or one.directions is not None]
+        if not known:
+            return "lean", ScheduledStep(sparing=sparing, written=written)
+        follower, swap = (
+            Follower([(one.recording.structure, one.directions) for one in known]),
+            self._swap_file(),
+        )
+        if is_timed:
+            clock = clock_for(parameters_of(self._optimizers))
+            return "timed", TimedStep(follower=follower, swap=swap, clock=clock, written=written)
+        return "scheduled", ScheduledStep(follower=follower, swap=swap, written=written)
 
     def _sparing(self) -> Sparing | None:
         """Return what keeps a step without a schedule within the budget, if there is one."""
@@ -354,8 +354,8 @@ class Scheduler:
             self._recorded(step)
         elif isinstance(step, TimedStep):
             self._timed(step)
-        elif name == "scheduled":
-            self._scheduled(step)
+        elif step.follower is not None:
+            self._scheduled(step.follower)
 
     @property
     def _left(self) -> int:
@@ -382,28 +382,28 @@ class Scheduler:
         if self._budget is None:
             plain = simulate(recording.graph, as_recorded(recording.graph)).peak
             self._budget = int((self._share or 0) * (retained + plain))
-        if all(not known.recording.structure.same(recording.structure) for known in self._known):
+        if all(known.recording.structure != recording.structure for known in self._known):
             self._known.append(Known(recording, step.seconds))
             if simulate(recording.graph, lean(recording.graph)).peak > self._left:
                 self._solve(self._known[-1], self._left)
 
     def _timed(self, step: TimedStep) -> None:
+        structure = None if step.follower is None else step.follower.structure
         for known in self._known:
             if known.timed < TIMED_STEPS:
-                if known.recording.structure is step.structure:
-                    known.seconds = known.seconds.least(step.seconds)
+                if known.recording.structure is structure:
+                    known.seconds = least(known.seconds, step.seconds)
                 known.timed += 1
                 if known.timed == TIMED_STEPS:
                     self._solve(known, self._left)
 
-    def _scheduled(self, step: ScheduledStep) -> None:
-        if step.structure is not None:
-            self._known.sort(key=lambda known: known.recording.structure is not step.structure)
+    def _scheduled(self, follower: Follower) -> None:
+        if follower.structure is not None:
+            self._known.sort(key=lambda known: known.recording.structure is not follower.structure)
             return
         self._set(departed=self._stats.departed + 1)
-        self._unknown[step.signature] += 1
-        if self._unknown[step.signature] == RECORD_AT:
-            self._record = True
+        self._unknown[follower.signature] += 1
+        self._record |= self._unknown[follower.signature] == RECORD_AT
 
     # --- schedules ----------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
-from .function_state import FunctionState, clear, drop_outputs, pack
-from .rerun import is_idempotent, rebuildable, settings
+from .function_state import FunctionState, array_of, clear, drop_outputs, pack
+from .rerun import hidden_arrays, is_idempotent, rebuildable, settings
 
 KEPT, SEGMENT = 1 / 8, 1 / 6
 """Shares of the room. The rest is for gradients and for what an operator takes while it runs."""
@@ -60,16 +60,24 @@ class Sparing:
         self._segment, self._is_full = 0, False
         self._values: WeakKeys[_Value] = WeakKeys()
 
-    def after_forward(self, function: Any, arrays: Iterable[Any], outputs: Any) -> None:
-        """Free the arrays that the room is too small for.
+    def after_forward(
+        self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any
+    ) -> Callable[[Any], None]:
+        """Free the arrays that the room is too small for; return what hides the function's hidden ones (`Hiding`).
 
         Parameters
         ----------
-        function, outputs
-            A `chainer.FunctionNode` that has just been applied, and its variables.
-        arrays
-            What it was applied to.
+        function, inputs, outputs
+            A `chainer.FunctionNode` that has just been applied, what to, and its variables.
+        held
+            Arrays that the function held before it was applied: they are the caller's.
         """
+        xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
+        hidden = hidden_arrays(function, [*held, *xs, *ys])
+        self._spare(function, xs, outputs)
+        return self._hide(function, hidden, xs, ys)
+
+    def _spare(self, function: Any, arrays: list[Any], outputs: Any) -> None:
         self._room = self._room_now()
         if self._keeps([function.inputs[index] for index in function._input_indexes_to_retain or ()]):
             self._begin_segment()
@@ -90,25 +98,17 @@ class Sparing:
         if keeps:
             self._begin_segment()
 
-    def hide(
+    def _hide(
         self, function: Any, hidden: dict[str, Any], xs: list[Any], ys: list[Any]
     ) -> Callable[[Any], None]:
-        """Return what packs a function's hidden arrays, or clears those that it makes again; count what is left.
-
-        Parameters
-        ----------
-        function, hidden
-            One that `after_forward` was called for, and its hidden arrays by name.
-        xs, ys
-            The arrays of its inputs and outputs.
-        """
+        """Return what packs these hidden arrays, or clears those that the function makes again; count what is left."""
         packed = {name: bit_packing.pack(array) for name, array in hidden.items()}
         whole = [name for name in hidden if packed[name] is None]
         cleared: frozenset[str] = frozenset()
         if whole and function._stowplan.settings is not None:
             cleared = rebuildable(function, xs, ys, whole, settings())
         for name in whole:
-            self.count(hidden[name].nbytes, drops=name in cleared)
+            self._count(hidden[name].nbytes, drops=name in cleared)
 
         def hide(function: Any) -> None:
             for name, one in packed.items():
@@ -117,7 +117,7 @@ class Sparing:
 
         return hide
 
-    def count(self, size: int, drops: bool) -> None:
+    def _count(self, size: int, drops: bool) -> None:
         """Count bytes that are kept for a backward step, or dropped in this segment."""
         if drops:
             self._dropped += size
@@ -144,7 +144,7 @@ class Sparing:
             node._data, value.is_checkpoint = array, True
             if value.counted != "kept":
                 value.counted = "kept"
-                self.count(_bytes_of(node), drops=False)
+                self._count(_bytes_of(node), drops=False)
 
     def _keeps(self, retained: Iterable[Any]) -> bool:
         """Count what a function retains, each value once; return whether a value is kept."""
@@ -154,7 +154,7 @@ class Sparing:
             if node.creator_node is None or value.counted:
                 continue
             value.counted = "dropped" if self._drops(node) else "kept"
-            self.count(_bytes_of(node), self._drops(node))
+            self._count(_bytes_of(node), self._drops(node))
         return self._kept > kept
 
     def is_checkpoint(self, node: Any) -> bool:

@@ -16,18 +16,27 @@ from __future__ import annotations
 import collections
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
-
-from chainer import variable
 
 from ..common.errors import ScheduleError
 from ..profiler.unbroken import WeakKeys
 from . import bit_packing
-from .backward_pass import inputs_read, is_complete, read_by_backward
-from .evictions import BACKWARD, FORWARD, Evictions, Swap
-from .function_state import FunctionState, Hiding, clear, drop_outputs, fill_output, pack, state_of
+from .evictions import BACKWARD, Evictions, Moment, Swap
+from .function_state import (
+    Hiding,
+    array_at,
+    array_of,
+    clear,
+    drop_outputs,
+    fill_output,
+    is_complete,
+    pack,
+    read_by_backward,
+    retained_outputs,
+    state_of,
+)
 from .parameter_swap import ParameterSwap, swapped
 from .rerun import (
     DRAWN,
@@ -65,10 +74,12 @@ class StepValues:
 
     Attributes
     ----------
+    directions
+        Those for the operators so far; None: there are none.
     evictions
         The values that are out of memory.
     parameters
-        As for `ScheduledStep`.
+        What has parameters out of memory while nothing uses them; None: they stay.
     on_held
         Called with each node whose array stays as the program refers to it.
     hiding
@@ -91,6 +102,7 @@ class StepValues:
     ) -> None:
         self._step = step
         self._follower = follower
+        self.directions = None if follower is None else follower.directions
         self.sparing = sparing
         self._written = written
         self.evictions = Evictions(swap)
@@ -105,10 +117,6 @@ class StepValues:
         self.hiding = Hiding()
         self._place = -1  # of the last backward step that is over
 
-    @property
-    def _directions(self) -> Directions | None:
-        return None if self._follower is None else self._follower.directions
-
     def close(self) -> None:
         """Free everything, without waiting for garbage collection."""
         self.hiding.close()
@@ -118,19 +126,18 @@ class StepValues:
         self._nodes.clear()
         self.evictions.close()
 
+    def reach(self, moment: Moment) -> None:
+        """Let the values go, and fetch those, for which this is the moment."""
+        if self.directions is not None:
+            self.evictions.leave(self.directions.leaves.get(moment, ()))
+            self.evictions.fetch(self.directions.fetched.get(moment, ()))
+
     # --- after a forward operator -------------------------------------------------------------------------------------
 
-    def before_forward(self, number: int) -> None:
-        """Evict and fetch the values that are due before this forward operator, and hide what the last one hides."""
-        self.hiding.hide()
-        directions = self._directions
-        if directions is not None:
-            self.evictions.leave(directions.leaves.get((FORWARD, number), ()))
-            self.evictions.fetch(directions.fetched.get((FORWARD, number), ()))
-
-    def after_forward(self, directions: Directions, function: Any, inputs: Any, outputs: Any) -> None:
+    def after_forward(self, function: Any, inputs: Any, outputs: Any) -> None:
         """Free the arrays that the directions do not keep."""
-        state = function._stowplan
+        directions, state = self.directions, function._stowplan
+        assert directions is not None
         operator = directions.structure.operators[state.number]
         local = directions.operators[state.number]
         for value, node, array in [
@@ -162,42 +169,45 @@ class StepValues:
                 state.evicted[name] = value
                 set_hidden(function, name, None)
 
-    def spare(self, function: Any, held: Iterable[Any], inputs: Any, outputs: Any) -> None:
-        """Without directions: free the arrays that the budget has no room for; pack masks, and clear others.
-
-        Parameters
-        ----------
-        function, inputs, outputs
-            A `chainer.FunctionNode` that has just been applied, what to, and its variables.
-        held
-            Arrays that the function held before it was applied: they are the caller's.
-        """
-        if self.sparing is not None:
-            xs, ys = [*map(array_of, inputs)], [y._data[0] for y in outputs]
-            hidden = hidden_arrays(function, [*held, *xs, *ys])
-            self.sparing.after_forward(function, xs, outputs)
-            self.hiding.later(function, self.sparing.hide(function, hidden, xs, ys))
-
     def _evict(self, value: int) -> None:
+        """Start to write a value's array, which the function that made it may retain, too, and let go of it."""
         node: Any = self._nodes.get(value, _no_node)()
-        array = None if node is None else _array(node)
+        array = None if node is None else array_at(node)
         if array is not None and self.evictions.begin(value, array):
             self._out[node] = value
-            _drop(node, array)
+            node._data = None
+            if node.creator_node is not None:
+                drop_outputs(node.creator_node, lambda _, data: data is array)
 
     # --- before a backward step ---------------------------------------------------------------------------------------
 
+    def count_readers(self, functions: Iterable[weakref.ref[Any]]) -> None:
+        """Count how often functions refer to each node; a backward pass begins."""
+        self.readers.clear()
+        for reference in functions:
+            function = reference()
+            for node in () if function is None else function.inputs or ():
+                self.readers[node] += 1
+
     def before_backward(self, function: Any) -> None:
         """Bring back all arrays that a function's backward step reads."""
-        self.hiding.hide()
-        directions = self._directions
-        if directions is not None:
-            self.evictions.leave(directions.leaves.get((BACKWARD, self._place + 1), ()))
-            self.evictions.fetch(directions.fetched.get((BACKWARD, self._place + 1), ()))
-        elif self.sparing is None and is_complete(function):
-            return
+        self.reach((BACKWARD, self._place + 1))
+        if self.directions is not None or self.sparing is not None or not is_complete(function):
+            self._restore(function)
+        if self.parameters is not None:
+            self._fetch_parameters(function, self.parameters)
+
+    def _fetch_parameters(self, function: Any, parameters: ParameterSwap) -> None:
+        """Have the parameters in memory that a backward step reads, where Chainer expects them."""
+        retained = [function.inputs[index] for index in function._input_indexes_to_retain or ()]
+        found = [param for node in retained if swapped(param := node.get_variable_or_none())]
+        parameters.use(found)
+        for param in found:
+            param._node._data = param._data.array
+
+    def _restore(self, function: Any) -> None:
         self._unpack(function)
-        for index in inputs_read(function):
+        for index in function._stowplan.reads:
             node = function.inputs[index]
             if node._data is None and not _is_swapped(node):
                 node._data = self._there(node)
@@ -210,12 +220,15 @@ class StepValues:
 
     def require_complete(self, functions: Iterable[Any]) -> None:
         """Raise where a pass by these functions would stop for want of an array: before it updates a parameter."""
-        lacking = [function for function in functions if not is_complete(function)]
-        self._closure(maker for function in lacking for maker in self._makers(function))
+        makers = []
+        for function in functions:
+            if not is_complete(function):
+                makers += self._makers(function)
+        self._closure(makers)
 
     def _makers(self, function: Any) -> list[Any]:
         """Return the functions that make again what a function's backward step reads, as it is gone."""
-        makers = self._made_by(function, [function.inputs[index] for index in inputs_read(function)])
+        makers = self._made_by(function, [function.inputs[index] for index in function._stowplan.reads])
         return [*makers, function] if self._cleared(function) or self._outputs_missing(function) else makers
 
     def _made_by(self, function: Any, inputs: Iterable[Any]) -> list[Any]:
@@ -228,14 +241,14 @@ class StepValues:
 
     def _there(self, node: Any) -> Any:
         """Return a node's array: retained, that of a variable the program holds, or fetched; None if it is gone."""
-        array = _array(node)
+        array = array_at(node)
         if array is None and node in self._out:
             array = node._data = self.evictions.take(self._out.pop(node))
         return array
 
     def _is_there(self, node: Any) -> bool:
         """Whether `_there` has the array of a node; nothing is fetched."""
-        return _is_swapped(node) or node in self._out or _array(node) is not None
+        return _is_swapped(node) or node in self._out or array_at(node) is not None
 
     def _cleared(self, function: Any) -> bool:
         """Whether a hidden array is gone: cleared after the forward operator, or after a former backward step."""
@@ -246,7 +259,7 @@ class StepValues:
 
     def _fill_outputs(self, function: Any) -> None:
         """Fill in retained outputs from their nodes, and the other way round."""
-        for index, array in _retained_outputs(function):
+        for index, array in retained_outputs(function):
             node = function.outputs[index]()
             if node is not None:
                 array = self._there(node) if array is None else array
@@ -255,7 +268,7 @@ class StepValues:
 
     def _outputs_missing(self, function: Any) -> bool:
         """Whether a retained output is gone."""
-        nodes = [function.outputs[index]() for index, array in _retained_outputs(function) if array is None]
+        nodes = [function.outputs[index]() for index, array in retained_outputs(function) if array is None]
         return any(node is None or not self._is_there(node) for node in nodes)
 
     def _unpack(self, function: Any) -> None:
@@ -353,16 +366,16 @@ class StepValues:
 
     # --- after a backward step ----------------------------------------------------------------------------------------
 
-    def after_backward(self, function: Any, references: Callable[[Any], int]) -> None:
+    def after_backward(self, function: Any, tables: list[Container[Any]]) -> None:
         """Free the arrays that the backward step of this function was the last to read.
 
         Parameters
         ----------
         function
             A `chainer.FunctionNode` whose backward step is over.
-        references
-            Returns how often the backward pass refers to a node. Who else refers to it is the program, which gets the
-            array that Chainer's node would have.
+        tables
+            Those of the backward pass that refer to nodes. Who else refers to one is the program, which gets the array
+            that Chainer's node would have.
         """
         self._place += 1
         for node in (read := read_by_backward(function)):
@@ -372,73 +385,39 @@ class StepValues:
         function._stowplan.packed.clear()
         clear(function, hidden_arrays(function))
         read += [] if self.sparing is None else self.sparing.release(function)
-        if self._directions is not None:
-            values = self._directions.released.get(self._place, ())
+        if self.directions is not None:
+            values = self.directions.released.get(self._place, ())
             read += [node for value in values if (node := self._nodes.get(value, _no_node)()) is not None]
         read = [node for node in read if self.uses[node] <= 0 and not self._wanted(node)]
         read += [node for output in function.outputs if (node := output()) is not None]
         done, read, node = dict.fromkeys(read), [], None
         for node in done:
-            if node.creator_node is not None:
-                self._free(node, references(node) + 2)  # the dict, and this name
-
-    def _free(self, node: Any, references: int) -> None:
-        """Free a node's array, unless Chainer's node would have it and the program refers to the node."""
-        own = references + 2 + (node in self.readers) + self.readers[node]  # 2: this name, the argument
-        if node in self.uses and sys.getrefcount(node) > own + 1:
-            node._data = _array(node)
-            self.on_held(node)
-        else:
-            node._data = None
+            if node.creator_node is None:
+                continue
+            own = 3 + self.readers[node]  # 3: the dict, this name, and the argument
+            for table in (self.uses, self.readers, *tables):
+                own += node in table
+            if node in self.uses and sys.getrefcount(node) > own:
+                node._data = array_at(
+                    node
+                )  # as Chainer's node would have it, and the program refers to the node
+                self.on_held(node)
+            else:
+                node._data = None
 
     def _wanted(self, node: Any, after: int = 0) -> bool:
         """Whether a recomputation reads a node's array after so many more places; or may, without directions."""
         if self.sparing is not None and self.sparing.is_checkpoint(node):
             return True
-        if self._follower is None or self._follower.directions is None:
+        if self._follower is None or self.directions is None:
             return False
         value = self._follower.value_of(node)
-        return self._follower.directions.last_place.get(value, -1) > self._place + after
-
-
-def _retained_outputs(function: Any) -> list[tuple[int, Any]]:
-    """Return the indexes and arrays of the outputs that a function retains."""
-    return [
-        *zip(function._output_indexes_to_retain or (), function._retained_output_data or (), strict=False)
-    ]
-
-
-def _array(node: Any) -> Any:
-    """Return a node's array: retained, or that of a variable the program holds; None if it is gone."""
-    if node._data is not None:
-        return node._data
-    holder = node._variable()
-    return None if holder is None else holder._data[0]
-
-
-def _drop(node: Any, array: Any) -> None:
-    """Let go of a node's array, which the function that made it may retain, too."""
-    node._data = None
-    if node.creator_node is not None:
-        drop_outputs(node.creator_node, lambda _, data: data is array)
+        return self.directions.last_place.get(value, -1) > self._place + after
 
 
 def _is_swapped(node: Any) -> bool:
     """Whether a node is a parameter's that is fetched when it is used."""
     return swapped(node.get_variable_or_none())
-
-
-def has_all(function: Any, state: FunctionState) -> bool:
-    """Whether all arrays that the backward step of a function reads are in memory."""
-    hidden = {*state.packed, *state.evicted, *state.cleared}
-    arrays = [*map(_array, read_by_backward(function)), *(function._retained_output_data or ())]
-    arrays += [get_hidden(function, name) for name in hidden]
-    return all(array is not None for array in arrays)
-
-
-def array_of(value: Any) -> Any:
-    """Return the array of a variable; an array as it is."""
-    return value._data[0] if isinstance(value, variable.Variable) else value
 
 
 def _no_node() -> None:

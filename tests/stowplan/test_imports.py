@@ -37,8 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 FLOORS = {
     "chainer": (
         "graph_builder bit_packing im2col",
-        "parameter_swap scheduler_stats",
-        "patches written retained meter evictions updates rerun",
+        "parameter_swap",
+        "patches written meter evictions updates rerun",
         "schedule_follower optimizer_in_backward function_state",
         "backward_pass sparing",
         "values",
