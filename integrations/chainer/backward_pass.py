@@ -52,9 +52,7 @@ class BackwardPass:
 
     def __init__(self, step: ScheduledStep, outputs: Any, functions: list[Any], loss_scale: Any) -> None:
         self._step, self._loss_scale = step, loss_scale
-        self._waiting: Counter[Any] = (
-            Counter()
-        )  # backward steps that a leaf, or what made an output, waits for
+        self._waiting: Counter[Any] = Counter()  # backward steps that a leaf or a function waits for
         self._idle: set[int] = set()  # functions, by their ids, of which no input requires a gradient
         step.values.uses = self._count(functions)
         functions.clear()

@@ -397,10 +397,8 @@ class StepValues:
             own = 3 + self.readers[node]  # 3: the dict, this name, and the argument
             for table in (self.uses, self.readers, *tables):
                 own += node in table
-            if node in self.uses and sys.getrefcount(node) > own:
-                node._data = array_at(
-                    node
-                )  # as Chainer's node would have it, and the program refers to the node
+            if node in self.uses and sys.getrefcount(node) > own:  # the program refers to it, too
+                node._data = array_at(node)  # as Chainer's node would have it
                 self.on_held(node)
             else:
                 node._data = None
