@@ -28,7 +28,7 @@ from chainer.backends import intel64
 from chainer.functions.activation.relu import ReLU
 from chainer.functions.activation.sigmoid import Sigmoid
 
-from .function_state import read_by_backward
+from .function_state import EXACT_COUNTS, read_by_backward
 from .optimizer_in_backward import Consumed
 
 if TYPE_CHECKING:
@@ -259,12 +259,9 @@ def write_over(function: Any, out_grad: tuple[Any, ...]) -> bool:
 
 
 def owned(gradient: Any, variables: int, arrays: int) -> bool:
-    """Whether nothing else refers to a gradient's array: whether its holders account for all of its references.
-
-    From Python 3.14 on counts leave out borrowed references, and prove nothing.
-    """
+    """Whether nothing else refers to a gradient's array: whether its holders account for all of its references."""
     array = gradient.raw_array
-    return sys.version_info < (3, 14) and (
+    return EXACT_COUNTS and (
         getattr(array, "base", None) is None
         and sys.getrefcount(gradient) <= variables
         and sys.getrefcount(array) <= arrays

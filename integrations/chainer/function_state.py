@@ -21,6 +21,9 @@ from chainer import variable
 
 from .rerun import get_hidden, old_style, set_hidden
 
+EXACT_COUNTS = sys.version_info < (3, 14)
+"""Whether `sys.getrefcount` proves that nothing else refers to an object: later versions leave out borrowed ones."""
+
 
 @dataclass(slots=True)
 class FunctionState:
@@ -119,7 +122,8 @@ class Hiding:
         nodes = [node for output in function.outputs or () if (node := output()) is not None]
         known = sum(node.creator_node is function for node in nodes)
         # Beside these, this name and the argument; of what an adapter wraps: the adapter, this name and the argument.
-        if sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3):
+        is_alone = sys.getrefcount(function) <= known + 2 and (own is None or sys.getrefcount(own) <= 3)
+        if is_alone and EXACT_COUNTS:
             hide(function)
         else:
             self.on_held(function)

@@ -25,6 +25,7 @@ from ..profiler.unbroken import WeakKeys
 from . import bit_packing
 from .evictions import BACKWARD, Evictions, Moment, Swap
 from .function_state import (
+    EXACT_COUNTS,
     Hiding,
     array_at,
     array_of,
@@ -397,7 +398,8 @@ class StepValues:
             own = 3 + self.readers[node]  # 3: the dict, this name, and the argument
             for table in (self.uses, self.readers, *tables):
                 own += node in table
-            if node in self.uses and sys.getrefcount(node) > own:  # the program refers to it, too
+            is_held = sys.getrefcount(node) > own or not EXACT_COUNTS  # the program refers to it, too
+            if node in self.uses and is_held:
                 node._data = array_at(node)  # as Chainer's node would have it
                 self.on_held(node)
             else:
