@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ class Buffers(Backend):
     """Buffers of `host_backend.BufferPool` for arbitrary programs."""
 
     def __init__(self, file: Path | None = None, **options: Any) -> None:
-        self.pool = make_pool(example("host_backend").BufferPool, file, **{"warmup": 0, **options})
+        options = {"warmup": 0, "planning_share": math.inf, **options}
+        self.pool = make_pool(example("host_backend").BufferPool, file, **options)
 
     def allocate(self, size: int, zeroed: bool) -> Any:
         return self.pool.buffer(size)

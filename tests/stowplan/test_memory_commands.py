@@ -162,7 +162,7 @@ def test_completion_offers_commands_options_and_solvers() -> None:
 
     assert {"compare", "fit", "pack", "show"} <= offered([], "")
     assert offered(["compare"], "--al") == {"--alignment"}
-    assert offered(["pack", "--solver"], "best_") == {"best_fit", "best_fit_orders"}
+    assert offered(["pack", "--solver"], "best_fit") == {"best_fit", "best_fit_orders"}
     assert offered(["order", "--solver"], "e") == {"exact"}
     assert offered(["schedule", "--solver"], "") == {"auto", *names()}
     assert offered(["convert", "--from"], "") == {"minimalloc", "profile", "torch", "rmm"}

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.errors import MissingDependencyError
+
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (ROOT / "tests" / "data" / "public_names.txt").read_text().split()
-OF_TORCH = "stowplan.torch"
-"""A module that cannot be imported without PyTorch: its names are read from its source."""
 
 
 def _offered(module: str) -> set[str]:
-    """Return the names that a module offers, each of them there."""
-    if module == OF_TORCH:
-        tree = ast.parse((ROOT / "integrations" / "torch" / "__init__.py").read_text())
+    """Return the names that a module offers, each of them there; by its source where its library is not installed."""
+    try:
+        found = import_module(module)
+    except MissingDependencyError:
+        tree = ast.parse((ROOT / "integrations" / module.rpartition(".")[2] / "__init__.py").read_text())
         assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
         lists = [node.value for node in assigned if "__all__" in ast.unparse(node)]
         return {str(name) for name in ast.literal_eval(lists[0])}
-    found = import_module(module)
     return {name for name in found.__all__ if hasattr(found, name)}
 
 

@@ -65,7 +65,7 @@ def test_a_file_that_no_format_recognizes_is_named_by_what_it_seems_to_be(
 ) -> None:
     path = tmp_path / "unknown"
     path.write_bytes(content)
-    expected = r"unknown: {}.*, of no format that can be read; expected minimalloc \(.*\), .*torch"
+    expected = r"unknown: {}.*, of no format that can be read; expected .*minimalloc \(.*\), .*torch"
     with pytest.raises(FormatError, match=expected.format(what)):
         formats.read(path)
 
