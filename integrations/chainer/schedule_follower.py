@@ -133,10 +133,8 @@ class Directions:
         way = schedule.way.tolist()
         backward = [int(operator) for operator in schedule.order if graph.phase[operator] == Phase.BACKWARD]
         place = {operator: number for number, operator in enumerate(backward)}
-        over = [
-            0,
-            *np.cumsum(graph.phase[schedule.order] == Phase.BACKWARD).tolist(),
-        ]  # backward steps before each
+        # The backward steps before each operator of the schedule.
+        over = [0, *np.cumsum(graph.phase[schedule.order] == Phase.BACKWARD).tolist()]
         position_of = {operator: position for position, operator in enumerate(schedule.order.tolist())}
         first: dict[int, int] = {}  # of each value, the backward steps before an operator writes or reads it
         for operator in structure.operators:
