@@ -363,6 +363,23 @@ void share_a_held_place(Books& books) {
   finish(std::move(pools));
 }
 
+// While the driver makes a page for a small block, another thread asks for one, too: no page stays empty.
+void take_two_pages() {
+  auto pools = install(1);
+  std::future<void*> second;
+  const auto ask = [] { return stow_cuda_malloc(100, 0, stream_handle(kStreams[0])); };
+  Cuda::get().within = [&] {
+    if (second.valid()) return;
+    second = std::async(std::launch::async, ask);
+    second.wait_for(std::chrono::milliseconds(50));
+  };
+  void* first = ask();
+  if (!second.valid()) fail("the driver was not asked");
+  for (void* block : {first, second.get()}) stow_cuda_free(block, 100, 0, stream_handle(kStreams[0]));
+  Cuda::get().within = [] {};
+  finish(std::move(pools));
+}
+
 // All calls of the driver's fail while arenas are given back: what streams may use stays mapped, and none is lost.
 void fail_in_the_midst(Books& books) {
   auto pools = install(6);
@@ -409,6 +426,7 @@ int main(int argc, char** argv) {
   leave_a_capture_open();
   capture_beside_a_stream_that_works();
   share_a_held_place(books);
+  take_two_pages();
   fail_in_the_midst(books);
   const std::uint64_t failed_alone = failures;
   if (replayed == 0 || strangers == 0 || unmapped == 0 || cuda.waits == 0 || failed_alone == 0)

@@ -57,6 +57,10 @@ CudaError DeviceHeap::take_in_page(Place& place, Stream stream) {
   }
   place.stream = page.stream;  // another one, if the program has dropped the stream meanwhile
   User& user = users_.at(place.stream);
+  if (cut_from_page(place, user)) {  // of one that another thread has taken meanwhile: nothing would lie in this one
+    put_back(static_cast<Bytes>(page.address), page_, page.stream);
+    return kCudaSuccess;
+  }
   try {
     user.pages.add(page.address, page_);
   } catch (const std::bad_alloc&) {
