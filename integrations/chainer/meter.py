@@ -1,9 +1,10 @@
 """Measure bytes: what outlives the steps of a training, and what each operator of a step has alive while it runs.
 
-What outlives steps (`Retained`) are parameters, persistent arrays of links, the state of update rules, and gradients
-that one step leaves to the next. Of an operator, a `Meter` measures what it has alive besides the values that it reads
-and writes. Its recorder logs every request and free of the step in order, with the operator that runs. The bytes alive
-at an operator's fullest moment, less those at its first request, are the values that it writes and its *workspace*::
+`Retained` measures what outlives steps: parameters, persistent arrays of links, the state of update rules, and the
+gradients that one step leaves to the next. A `Meter` measures what an operator has alive besides the values that it
+reads and writes. Its recorder logs every request and free of the step in order, with the operator that runs. The bytes
+alive at an operator's fullest moment, less those at its first request, are the values that it writes and its
+*workspace*::
 
     alive   |        _            conv requests columns (workspace) and its output, and frees the columns
             |       | |___

@@ -375,8 +375,8 @@ class StepValues:
         function
             A `chainer.FunctionNode` whose backward step is over.
         tables
-            Those of the backward pass that refer to nodes. Who else refers to one is the program, which gets the array
-            that Chainer's node would have.
+            Those of the backward pass that refer to nodes. Any other reference to a node is the program's. Then the
+            node keeps the array that it has in plain Chainer.
         """
         self._place += 1
         for node in (read := read_by_backward(function)):

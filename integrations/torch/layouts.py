@@ -3,9 +3,9 @@
 A graph is traced on tensors that have shapes and strides alone, and some operators' real results have other strides
 (batch normalization of a transposed tensor): what follows in the graph would fail, or have other bits than the
 program, which goes by real strides. So each operator runs once, on zeros of the same layouts, before a plan is
-accepted: one call for all operators that are alike; or on ones, where numbers count from 1. One that fails on both is
-refused where it takes a tensor that is not contiguous: nobody knows then. Operators of others are left out. O(n) calls
-for n operators.
+accepted: one call for all operators that are alike. An operator that fails on zeros runs on ones (pivots count from 1).
+If it fails on ones, too, and takes a tensor that is not contiguous, the step is refused: its strides cannot be checked.
+Operators that are not PyTorch's own do not run here. O(n) calls for n operators.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _require(node: Node, given: Any, said: Any) -> None:
         if all(one.is_contiguous() for one in taken):
             return
         raise GraphError(
-            f"{node.name} runs neither on zeros nor on ones, so nobody knows its strides; expected contiguous tensors"
+            f"{node.name} fails on zeros and on ones, so its strides cannot be checked; expected contiguous tensors"
         )
     for real, one in zip(pytree.tree_leaves(found), pytree.tree_leaves(said), strict=False):
         tensors = isinstance(real, torch.Tensor) and isinstance(one, torch.Tensor)
